@@ -1,4 +1,4 @@
-//! Command buffers that are committed while earlier ones are in flight: which are, and what is left behind a failure.
+//! Command buffers committed while earlier ones are in flight: which ones are committed, and the state after a failure.
 #![cfg(elinvar_apple)]
 
 mod support;
@@ -15,9 +15,9 @@ use objc2_metal::MTLCommandBufferError;
 use support::standin::{EXECUTION, Held, alone, committed, inject_on};
 use support::{devices, dispatch, memory, run, slice, submit, whole, words, write};
 
-/// Longer than anything takes that comes at all.
+/// Timeout of all waits, far longer than any of them takes.
 const LONG: Duration = Duration::from_secs(60);
-/// Command buffers of a queue that may be in flight.
+/// Maximum number of command buffers in flight per queue.
 const DEPTH: u64 = 8;
 
 const KERNELS: &str = "
@@ -28,7 +28,7 @@ const KERNELS: &str = "
     kernel void update(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
         uint i [[thread_position_in_grid]]) { x[i] = x[i] * 5u + k; }";
 
-/// Buffers of 100 numbers, and kernels for them.
+/// Kernels and buffers of 100 numbers on a device.
 struct Fixture {
     number: usize,
     device: Arc<dyn Device>,
@@ -37,7 +37,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// On each device.
+    /// One fixture per device.
     fn all() -> impl Iterator<Item = Self> {
         devices().into_iter().enumerate().map(|(number, device)| {
             let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{KERNELS}");
@@ -84,7 +84,8 @@ impl Fixture {
         write(&self.buffers[at], 0, &k.to_ne_bytes().repeat(100));
     }
 
-    /// How many command buffers are committed of these submissions while the first is held, and what becomes of them.
+    /// Submits all lists while the first command buffer is held; returns the number of command buffers committed by then, and the
+    /// submissions.
     fn held(&self, queue: &dyn Queue, all: Vec<Vec<Command>>) -> (u64, Vec<Pending>) {
         let (held, before) = (Held::before(self.number, 0), committed(self.number));
         let all = all.into_iter().map(|commands| submit(queue, commands)).collect();
@@ -93,7 +94,7 @@ impl Fixture {
         (count, all)
     }
 
-    /// The next command buffer fails before its encoder of that number.
+    /// Makes the next command buffer fail at its encoder with this index, or before its first one if negative.
     fn fail(&self, encoder: isize) {
         inject_on(self.number, EXECUTION, 1, MTLCommandBufferError::PageFault, encoder);
     }
@@ -109,7 +110,7 @@ fn is_poisoned(result: &Result<Timing>) -> bool {
     matches!(result, Err(Error::Poisoned(cause)) if is_failure(cause))
 }
 
-/// Whether it is what Metal's error becomes, in a launch or in a copy.
+/// Whether the error is what a failed command buffer reports: a fault for a launch, an environment error for a copy.
 fn is_failure(error: &Error) -> bool {
     matches!(error, Error::Fault(_) | Error::Environment(_))
 }
@@ -190,7 +191,7 @@ fn behind_a_failure_all_is_poisoned_and_what_others_need_is_unchanged() {
                 ]
             };
             let (count, all) = fixture.held(&*queue, work());
-            // One that fails before its first encoder is not held there.
+            // A command buffer that fails before its first encoder is not held.
             assert!(count == 2 || encoder < 0, "nothing is committed before what waits for its turn");
             let results: Vec<_> = all.iter().map(ended).collect();
             assert!(matches!(&results[0], Err(error) if is_failure(error)), "{results:?}");
@@ -201,7 +202,7 @@ fn behind_a_failure_all_is_poisoned_and_what_others_need_is_unchanged() {
             }
             assert!(is_poisoned(&run(&*queue, vec![fixture.update(4, 1)])));
             assert!(queue.acknowledge().is_some());
-            // As if nothing had been run.
+            // The inputs are intact, so a rerun gives the results of a run without a failure.
             for commands in work() {
                 let again = commands.into_iter().filter(|command| !matches!(command, Command::Signal { .. }));
                 run(&*queue, again.collect()).unwrap();
@@ -229,7 +230,7 @@ fn a_failure_of_one_that_was_committed_ahead_is_its_own() {
         assert!(results[2..].iter().all(is_poisoned), "{results:?}");
         assert!(fixture.words(1).iter().all(|word| *word == 3));
         assert!(queue.acknowledge().is_some());
-        // A device that refuses what is behind a failure is not lost.
+        // A command buffer that the device rejects behind a failure does not make the device lost.
         inject_on(fixture.number, EXECUTION, 1, MTLCommandBufferError::PageFault, 0);
         inject_on(fixture.number, EXECUTION, 2, MTLCommandBufferError::NotPermitted, -1);
         let chain = (0..2).map(|at| vec![fixture.map(at, at + 1, 0)]).collect();
@@ -290,7 +291,7 @@ fn queues_that_wait_for_one_another_fail_with_what_they_wait_for() {
     }
 }
 
-/// Gives a queue whose signals are promised, and another.
+/// Two queues whose signals are promised, as all signals of a queue except its first are.
 fn queues(fixture: &Fixture) -> [Arc<dyn Queue>; 2] {
     let queues = [0, 1].map(|_| fixture.device.queue().unwrap());
     for queue in &queues {
@@ -313,14 +314,14 @@ fn a_gpu_waits_for_what_another_queue_raises() {
         let mut all = vec![
             submit(&*queue, vec![fixture.map(0, 1, 1), signal(0)]),
             submit(&*other, vec![wait(0), fixture.map(1, 2, 1), signal(1)]),
-            // By submissions of their own.
+            // Waits and signals in separate submissions.
             submit(&*queue, vec![wait(1)]),
             submit(&*queue, vec![fixture.map(2, 3, 1)]),
             submit(&*queue, vec![signal(2)]),
             submit(&*other, vec![wait(2), fixture.map(3, 4, 1)]),
         ];
         assert_eq!(committed(fixture.number) - before, 4);
-        // What would show behind a failure waits for the host.
+        // Work that overwrites its input waits for the event on the host, as its effect could not be undone after a failure.
         all.push(submit(&*other, vec![wait(2), fixture.update(0, 1)]));
         assert_eq!(committed(fixture.number) - before, 4);
         assert!(all.iter().all(|pending| pending.1.try_recv().is_err()));
@@ -343,7 +344,7 @@ fn who_waits_on_the_gpu_fails_with_what_it_waits_for() {
         (0..6).for_each(|at| fixture.set(at, at as u32));
         let (held, before) = (Held::before(fixture.number, 1), committed(fixture.number));
         fixture.fail(1);
-        // The first comes to its second encoder before the second is there.
+        // The first command buffer reaches its second encoder before the second command buffer is committed.
         let (begun, (sender, has_begun)) = (fixture.device.event().unwrap(), channel());
         begun.when(1, Box::new(move |result| drop(sender.send(result))));
         let begins = Command::Signal { event: begun, value: 1 };
@@ -369,7 +370,7 @@ fn who_waits_on_the_gpu_fails_with_what_it_waits_for() {
             assert!(fixture.words(at).iter().all(|word| *word == at as u32), "buffer {at}");
         }
         assert!(queue.acknowledge().is_some() && other.acknowledge().is_some());
-        // Both go on, and wait for one another again.
+        // Both queues continue, and wait for each other again.
         let event = fixture.device.event().unwrap();
         let held = Held::before(fixture.number, 0);
         let first =
@@ -425,13 +426,13 @@ fn what_waits_on_the_gpu_stops_in_its_turn() {
     }
 }
 
-/// Buffers of the random histories.
+/// Number of buffers in the random histories.
 const PLACES: u64 = 10;
 
-/// Numbers that depend on nothing but where they begin (xorshift).
+/// Pseudorandom numbers (xorshift), determined by the seed.
 struct Random {
     state: u64,
-    /// What the last step writes.
+    /// Output buffer of the last step.
     last: usize,
 }
 
@@ -443,13 +444,13 @@ impl Random {
         self.state % most
     }
 
-    /// A chain goes on every third time.
+    /// A random buffer; in one of three cases the output of the last step, which makes a chain.
     fn buffer(&mut self) -> usize {
         if self.below(3) == 0 { self.last } else { self.below(PLACES) as usize }
     }
 }
 
-/// A command of a random history, on buffers by number.
+/// A command of a random history; buffers are given by index.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Map(usize, usize, u32),
@@ -516,15 +517,15 @@ impl Step {
     }
 }
 
-/// Submits work of which some fails, has what has failed and what is behind it done again, as a stream that recovers does, and compares:
-/// after each failure what neither the failed nor the poisoned work writes, at the end everything.
+/// Submits work with injected failures and, like a stream that recovers, reruns the failed submission and those behind it. After each
+/// failure it compares the buffers that neither the failed nor the poisoned work writes, and at the end all buffers.
 ///
-/// The work goes to two queues in turn, each submission behind those before it by events.
+/// The work is spread over two queues, and events order each submission behind the previous one.
 fn history(fixture: &Fixture, seed: u64) {
     let (mut random, queues) = (Random { state: seed * 2 + 1, last: 0 }, queues(fixture));
     let mut expected: Vec<Vec<u32>> = (0..PLACES as u32).map(|at| vec![at; 100]).collect();
     (0..PLACES).for_each(|at| fixture.set(at as usize, at as u32));
-    // Half of the histories have nothing that works in place, so that failures come in the middle as well: it can be done again.
+    // Half of the histories have no in-place steps. Their submissions can be rerun, so failures may occur within them as well.
     let can_fail_within = seed % 2 == 0;
     let mut submission = || -> Vec<Step> {
         loop {

@@ -1,7 +1,7 @@
-//! What a launch costs on the host's heap once all has been used before: nothing of the driver's own.
+//! Heap allocations of a launch on the host: the driver makes none once everything has been used before.
 //!
-//! Ignored with debug assertions: with them the bindings compare the types of every message, and allocate for it. `make apple`
-//! runs it with bindings that have none.
+//! Ignored with debug assertions, because the bindings then verify the types of every message, and allocate for it. `make apple` runs the
+//! test with bindings that do not.
 #![cfg(any(target_vendor = "apple", elinvar_apple))]
 #![allow(unsafe_code)] // counts allocations
 
@@ -19,16 +19,16 @@ struct Counting;
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: every call is forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(u64::from(COUNTS.load(Ordering::Relaxed)), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(address, layout) }
     }
 }
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Submits the commands again and again, each time when the time before has ended.
+/// Submits the commands `times` times, each time after the previous submission has ended.
 fn run(queue: &dyn Queue, commands: &Arc<[Command]>, times: u64) {
     let ended = Arc::new((Mutex::new(0_u64), Condvar::new()));
     for time in 1..=times {
@@ -70,7 +70,7 @@ fn a_launch_allocates_nothing_of_the_drivers_own() {
     COUNTS.store(true, Ordering::Relaxed);
     run(&*queue, &commands, TIMES);
     COUNTS.store(false, Ordering::Relaxed);
-    // Of the test: one box for each callback, and the counter; beyond that only what a thread allocates once.
+    // The test allocates one box per callback and the counter; the rest is what each thread allocates once.
     let more = ALLOCATIONS.load(Ordering::Relaxed) - TIMES;
     assert!((1..10).contains(&more), "{more} allocations beyond one for each of {TIMES} callbacks");
     assert!(words(&x)[1..].iter().all(|word| *word == 2 * (TIMES + 20) as u32));

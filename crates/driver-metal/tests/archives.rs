@@ -1,5 +1,5 @@
-//! Compiled pipelines outlive the process: what the libraries that stand in for Apple's count as compiled, with one cache after
-//! the other.
+//! Compiled pipelines outlive the process: number of pipelines that the stand-ins for Apple's libraries compile, over several drivers with
+//! one cache.
 #![cfg(elinvar_apple)]
 #![allow(unsafe_code)] // calls the stand-in's C functions
 
@@ -39,16 +39,16 @@ fn device(folder: &Path) -> Arc<dyn Device> {
     MetalDriver::with_cache(&cache).devices().unwrap().swap_remove(0)
 }
 
-/// How many pipelines are compiled meanwhile. Tests that count take turns.
+/// The number of pipelines compiled during a call. Tests that count must not run concurrently.
 fn compiled<T>(what: impl FnOnce() -> T) -> (usize, T) {
-    // SAFETY: nothing is asked of the caller.
+    // SAFETY: the function has no preconditions.
     let count = || unsafe { elinvar_apple_compiled_pipelines() };
     let before = count();
     let made = what();
     (count() - before, made)
 }
 
-/// The kernel does with that constant what it should.
+/// Checks that the kernel adds this constant.
 fn expect_adds(device: &dyn Device, library: &dyn Library, added: u32) {
     let x = memory(device, 400, Storage::Shared);
     let pipeline = library.pipeline("add_n", &n(added)).unwrap();
@@ -57,7 +57,7 @@ fn expect_adds(device: &dyn Device, library: &dyn Library, added: u32) {
     assert!(words(&x).iter().all(|word| *word == added), "{:?}", &words(&x)[..2]);
 }
 
-/// All of it: the device with its own kernels, and a kernel that is run.
+/// Creates the device, including the driver's own kernels, and runs a kernel; returns the number of compiled pipelines.
 fn use_all(folder: &Path, source: &Source, added: u32) -> usize {
     compiled(|| {
         let device = device(folder);
@@ -67,7 +67,7 @@ fn use_all(folder: &Path, source: &Source, added: u32) -> usize {
     .0
 }
 
-/// The entries of the cache that hold archives.
+/// Cache entries that hold archives, sorted by path.
 fn archives(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder.join("1")).unwrap().map(|entry| entry.unwrap().path());
     let text = b"elinvar-archive";
@@ -79,7 +79,7 @@ fn archives(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// One test, because what is counted is the process's.
+/// A single test, because the counter is that of the process.
 #[test]
 fn pipelines_are_compiled_once_and_what_is_damaged_again() {
     // Each device has the driver's own kernels.
@@ -88,13 +88,13 @@ fn pipelines_are_compiled_once_and_what_is_damaged_again() {
     let cache = folder.path();
     assert_eq!(use_all(cache, &source(), 7), all);
     if archives(cache).is_empty() {
-        // The system or the process has none, and nothing else changes.
+        // The system or the process has no archives, so every run compiles everything.
         assert_eq!(use_all(cache, &source(), 7), all);
         return;
     }
     assert_eq!(archives(cache).len(), all);
     assert_eq!(use_all(cache, &source(), 7), 0, "the second process compiles nothing");
-    // What makes another pipeline is another entry.
+    // Everything that changes the pipeline selects another entry.
     assert_eq!(use_all(cache, &source(), 8), 1, "another constant");
     assert_eq!(use_all(cache, &source(), 7), 0);
     assert_eq!(use_all(cache, &source().math(MathMode::Safe), 7), 1, "another math mode");
@@ -132,7 +132,7 @@ fn expect_survives_damage(cache: &Path, all: usize) {
     assert_eq!(use_all(cache, &source(), 7), all);
     damaged(&Vec::clear);
     assert_eq!(use_all(cache, &source(), 7), all);
-    // An entry that holds what belongs to another is none.
+    // An entry with the content of another entry is rejected.
     for (path, bytes) in entries.iter().zip(intact.iter().cycle().skip(1)) {
         std::fs::write(path, bytes).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Captures: what is in the document, groups and labels in it, what is refused. The document of the stand-in is a text.
+//! Captures: content of the document, its groups and labels, and refused captures. The stand-in writes its document as text.
 #![cfg(elinvar_apple)]
 
 mod support;
@@ -10,7 +10,7 @@ use elinvar_driver::{Binding, Capture, Command, Dispatch, Error, Result, Storage
 use support::standin::{Fixture, alone, has_counters};
 use support::{memory, run, whole, words};
 
-/// Whether this process may write documents. If not, the test is run again by one that may.
+/// Whether this process may write documents. If not, reruns the test in a process that may.
 fn allowed(test: &str) -> bool {
     if std::env::var("METAL_CAPTURE_ENABLED").is_ok_and(|value| value == "1") {
         return true;
@@ -30,7 +30,7 @@ fn begin(fixture: &Fixture, path: &Path) -> Result<Box<dyn Capture>> {
     fixture.device.capture(path)
 }
 
-/// The lines of a document behind the first.
+/// The lines of a document after its header.
 fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut lines = text.lines().map(str::to_owned);
@@ -67,7 +67,7 @@ command buffer submission 1 of elinvar 2
     }
 }
 
-/// Where times are noted, passes follow one another by a fence; a time at the end of a command buffer is the host's.
+/// A fence orders the encoders of a command buffer with timestamps. A timestamp at the end of a command buffer is taken by the host.
 #[test]
 fn a_timestamp_is_a_pass_between_two_that_do_not_meet() {
     let _alone = alone();
@@ -85,7 +85,7 @@ fn a_timestamp_is_a_pass_between_two_that_do_not_meet() {
         run(&*queue, vec![fixture.add(4), signal, fixture.add(8)]).unwrap();
         capture.end().unwrap();
         let lines = lines(&path);
-        // Where counters are sampled between copies, the sample is a command.
+        // If counters are sampled between blits, the sample is a command of its own.
         let lines: Vec<_> = lines.iter().map(String::as_str).filter(|line| *line != "    sample 0").collect();
         let expected = "\
 command buffer submission 1 of elinvar 1

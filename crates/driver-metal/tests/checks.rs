@@ -1,5 +1,5 @@
-//! Checked kernels by Metal's shader validation. That is a matter of the process, so most tests run others with the environment
-//! that they are about.
+//! Bounds checks by Metal's shader validation. Validation is enabled for a whole process, so most tests run others in a child process with
+//! the environment under test.
 #![cfg(elinvar_apple)]
 
 mod support;
@@ -36,7 +36,7 @@ fn checked(device: &dyn Device, name: &str) -> Result<Arc<dyn Pipeline>> {
     device.compile(&Source::named("folder/shift.metal", SOURCE))?.pipeline(name, &options)
 }
 
-/// Runs a test that is ignored in a process with this environment, and none of what this one has of it.
+/// Runs an ignored test in a child process with this environment, and without the `MTL_` variables of this process.
 fn with(environment: &[(&str, &str)], test: &str) {
     let mut process = Process::new(std::env::current_exe().unwrap());
     for (name, _) in std::env::vars_os() {
@@ -57,7 +57,7 @@ fn with(environment: &[(&str, &str)], test: &str) {
 const ON: [(&str, &str); 2] =
     [("MTL_SHADER_VALIDATION", "1"), ("MTL_SHADER_VALIDATION_DEFAULT_STATE", "none")];
 
-/// What a checked kernel is refused with.
+/// The message with which a checked kernel is refused.
 fn refusal(name: &str) -> String {
     match checked(&*devices()[0], name) {
         Err(Error::Unsupported(text)) => text,
@@ -133,7 +133,7 @@ fn finds_what_is_outside() {
     }
 }
 
-/// The bounds are those of what is bound, whatever lies around it.
+/// Checks that the bounds are those of the bound slices, regardless of what surrounds them.
 fn expect_bounds_of_arguments(device: &dyn Device) {
     let (kernel, queue) = (checked(device, "shift").unwrap(), device.queue().unwrap());
     for storage in [Storage::Shared, Storage::Private, Storage::Managed] {
@@ -149,7 +149,7 @@ fn expect_bounds_of_arguments(device: &dyn Device) {
             ];
             shift(&kernel, bindings, 101, name)
         };
-        // Several in a submission, all within.
+        // Two launches in a submission, both within bounds.
         run(&*queue, vec![launch(0, 101, 0, "a"), launch(100, 111, 10, "b")]).unwrap();
         let expect = |from: u32, to: u32| {
             let found = words(&y);
@@ -165,7 +165,7 @@ fn expect_bounds_of_arguments(device: &dyn Device) {
             assert!(found.iter().enumerate().all(right), "{storage:?}: {:?}", &found[95..205]);
         };
         expect(110, 101);
-        // One element too few: it reads zero, and the launch that did it is named, with its line.
+        // One element too few: the read returns zero, and the fault names the launch and the source line.
         let fills = Command::Fill { target: whole(&y), pattern: vec![0] };
         let commands =
             vec![fills, launch(0, 101, 0, "good"), launch(50, 100, 0, "bad"), launch(0, 101, 0, "last")];
@@ -179,13 +179,13 @@ fn expect_bounds_of_arguments(device: &dyn Device) {
         assert!(matches!(run(&*queue, vec![launch(0, 101, 0, "behind")]), Err(Error::Poisoned(_))));
         assert!(matches!(queue.acknowledge(), Some(Error::Fault(_))));
         assert_eq!(read(&x), numbers, "what is only read is not written");
-        // Before the start, and where there is nothing.
+        // Before the start of the slice, and in an empty slice.
         for (from, len, shifted) in [(500, 101, -1), (500, 0, 0)] {
             let failed = run(&*queue, vec![launch(from, len, shifted, "c")]);
             assert!(matches!(&failed, Err(Error::Fault(fault)) if fault.kernel == "shift"), "{failed:?}");
             queue.acknowledge().unwrap();
         }
-        // A write is dropped: the last thread's element would be behind the slice.
+        // An out-of-bounds write is dropped: the last thread's element is behind the slice.
         let bindings = vec![Binding::Memory(slice(&x, 0, 404)), Binding::Memory(slice(&y, 400, 400)), by(0)];
         let before = words(&y)[200];
         assert!(matches!(run(&*queue, vec![shift(&kernel, bindings, 101, "d")]), Err(Error::Fault(_))));
@@ -194,13 +194,13 @@ fn expect_bounds_of_arguments(device: &dyn Device) {
     }
 }
 
-/// Validation may be on for all kernels; what those do that are not checked is not told of.
+/// Validation may be on for all kernels; faults of kernels without checks are not reported.
 fn expect_others_are_let_be(device: &dyn Device) {
     let checked = checked(device, "shift").unwrap();
     let plain = device.compile(&Source::named("shift.metal", SOURCE)).unwrap();
     let plain = plain.pipeline("shift", &PipelineOptions::default()).unwrap();
     let (x, y) = (memory(device, 4000, Storage::Shared), memory(device, 4000, Storage::Shared));
-    // It reads the word behind its buffer, in the same page.
+    // With `by` = 1, reads the word behind its buffer, which is on the same page.
     let launch = |kernel: &Arc<dyn Pipeline>, by: i32, name: &str| {
         let by = Binding::bytes(&by.to_ne_bytes());
         shift(kernel, vec![Binding::Memory(whole(&x)), Binding::Memory(whole(&y)), by], 1000, name)

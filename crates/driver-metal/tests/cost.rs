@@ -1,8 +1,7 @@
-//! What launches cost the host, by phase: a table of medians, beside the same calls of Metal's without the driver (`bare`),
-//! and the ratio of the two.
+//! Host cost of launches by phase: a table of medians, with the same Metal calls made without the driver (`bare`) and the ratio of the two.
 //!
-//! The kernel does next to nothing. Against libraries that stand in for Apple's it is their cost that is seen beside the driver's,
-//! and none of a GPU's. The bare calls check nothing, keep nothing and tell nobody of errors.
+//! The kernel does almost nothing. With the stand-ins for Apple's libraries, the driver's cost is compared with theirs, and no GPU is
+//! involved. The bare calls have no checks, keep no references and report no errors.
 #![cfg(any(target_vendor = "apple", elinvar_apple))]
 
 mod support;
@@ -26,18 +25,18 @@ use support::{devices, dispatch, memory, pipeline, whole, words};
 
 const ROUNDS: usize = 300;
 
-/// Microseconds of the phases of one submission.
+/// Duration of each phase of a submission, in microseconds.
 #[derive(Clone, Copy, Default)]
 struct Phases {
-    /// The commands are made.
+    /// Creating the commands.
     record: f64,
-    /// They are given to the queue, which is idle: encoded and committed.
+    /// Submitting them to an idle queue: encoding and commit.
     submit: f64,
-    /// From then on until the device has ended; negative if that was before.
+    /// From the return of `submit` until the device has ended; negative if it ended earlier.
     run: f64,
-    /// From then on until the callback is called.
+    /// From the end on the device until the callback is called.
     complete: f64,
-    /// All of it.
+    /// All phases.
     whole: f64,
 }
 
@@ -78,7 +77,7 @@ fn launches(add: &Arc<dyn Pipeline>, x: &Arc<dyn Memory>, count: usize) -> Arc<[
     (0..count).map(|_| launch()).collect()
 }
 
-/// The same by Metal's own calls.
+/// The same launches by direct calls of Metal.
 struct Bare {
     queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
     state: Retained<ProtocolObject<dyn MTLComputePipelineState>>,
@@ -99,7 +98,7 @@ impl Bare {
         }
     }
 
-    /// Microseconds of a command buffer with so many launches, until its handler is called.
+    /// Duration of a command buffer with `count` launches until its handler is called, in microseconds.
     fn run(&self, count: usize) -> f64 {
         let (sender, ended) = channel();
         let begin = Instant::now();
@@ -184,8 +183,8 @@ fn host_cost_of_launches() {
 const MAP: &str = "kernel void map_k(device const uint* from [[buffer(0)]], device uint* to [[buffer(1)]],
     uint i [[thread_position_in_grid]]) { to[i] = from[i] + 1u; }";
 
-/// A chain of submissions, each of which reads what the one before it writes: what one takes if they are committed ahead, if each
-/// overwrites what the one before it reads, so that they are not, and if each is waited for.
+/// Time per submission in a chain in which each submission reads what the previous one writes: committed ahead; not committed ahead,
+/// because each submission overwrites what the previous one reads; and waiting for each submission.
 #[test]
 #[ignore = "prints figures"]
 fn host_cost_of_a_chain() {

@@ -1,4 +1,4 @@
-//! What goes wrong at each step, as the libraries that stand in for Apple's can be told to let it, and what is left behind.
+//! Failures injected at each step with the stand-ins for Apple's libraries, and the state after them.
 #![cfg(elinvar_apple)]
 #![allow(unsafe_code)] // reads memory
 
@@ -65,14 +65,14 @@ fn a_staged_transfer_that_fails_is_an_error() {
     for site in [COMMAND_BUFFER, ENCODER, EXECUTION] {
         fail(site);
         let mut bytes = [0; 64];
-        // SAFETY: in range, and nobody else uses it.
+        // SAFETY: in range, and no other code uses it.
         assert!(unsafe { private.read(0, &mut bytes) }.is_err(), "site {site}");
         // SAFETY: as above.
         unsafe { private.read(0, &mut bytes) }.unwrap();
     }
 }
 
-/// Submits work that fails with the code in the second of three encoders; gives what it ends in.
+/// Submits work that fails with this code in the last of its three encoders; returns the error of the submission.
 fn failed(fixture: &Fixture, code: MTLCommandBufferError) -> Error {
     let (queue, other) = (fixture.device.queue().unwrap(), fixture.device.queue().unwrap());
     let event = fixture.device.event().unwrap();
@@ -83,7 +83,7 @@ fn failed(fixture: &Fixture, code: MTLCommandBufferError) -> Error {
     let commands = vec![fixture.add(1), fixture.copy(), fixture.labeled(100, "guilty"), signal];
     let error = run(&*queue, commands).unwrap_err();
     let is_poisoned = |result: Result<Timing>| matches!(result, Err(Error::Poisoned(_)));
-    // Of a device that is lost all ends in that.
+    // On a lost device, everything may end with that error.
     let waited = waits.recv().unwrap();
     assert!(matches!(waited, Err(Error::Poisoned(_) | Error::DeviceLost(_))), "{code:?}: {waited:?}");
     assert!(is_poisoned(run(&*queue, vec![fixture.add(1000)])), "{code:?}");
@@ -114,7 +114,7 @@ fn every_error_of_a_command_buffer_has_its_kind_and_names_the_launch() {
     assert!(matches!(error, Error::OutOfMemory { requested: 800, .. }), "{error}");
     let error = failed(&fixture, MTLCommandBufferError::Memoryless);
     assert!(matches!(error, Error::Unsupported(_)), "{error}");
-    // What was before the encoder has run, and nothing behind it.
+    // The command buffers ran up to the failing encoder, and nothing behind it.
     let words = words(&fixture.x);
     assert!(words.iter().enumerate().all(|(i, word)| i == 2 || *word == 8), "{words:?}");
     for code in [MTLCommandBufferError::AccessRevoked, MTLCommandBufferError::NotPermitted] {
@@ -163,8 +163,8 @@ fn nothing_stays_when_all_is_dropped() {
     assert_eq!(without_pool(), 0);
 }
 
-/// What ends on the device's dispatch queue is told there, before that has let go of the queue; and is counted as work of the
-/// stand-in until then.
+/// A submission that ends on the device's dispatch queue is reported from there, before the dispatch queue releases the command queue.
+/// Until then the stand-in counts it as work.
 #[test]
 fn queues_are_gone_when_the_stand_in_has_settled() {
     let _alone = alone();
@@ -186,7 +186,7 @@ fn queues_are_gone_when_the_stand_in_has_settled() {
     }
 }
 
-/// A device that is gone stays so for the process, so this is done in others.
+/// A removed device stays removed for the whole process, so each case runs in a child process.
 #[test]
 fn a_device_that_is_removed_is_lost() {
     for test in
@@ -208,7 +208,7 @@ fn is_lost<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::DeviceLost(_)))
 }
 
-/// Whatever is asked of the device is answered so, nothing hangs, and nothing stays.
+/// Checks that all calls on the device return `DeviceLost`, that nothing hangs and that no object is leaked.
 fn expect_lost(fixture: Fixture, queue: Arc<dyn elinvar_driver::Queue>) {
     let Fixture { device, x, .. } = &fixture;
     assert!(is_lost(&device.allocate(4, Storage::Private, Init::Zeroed)));
@@ -219,7 +219,7 @@ fn expect_lost(fixture: Fixture, queue: Arc<dyn elinvar_driver::Queue>) {
         assert!(matches!(run(&*queue, vec![fixture.add(1)]), Err(Error::Poisoned(_))));
         assert!(matches!(queue.acknowledge(), Some(Error::DeviceLost(_))));
     }
-    // What the host sees of memory is still there.
+    // The host can still read shared memory.
     assert_eq!(words(x).len(), 100);
     drop((fixture, queue));
     assert_eq!(live(), [0; 7], "buffers, command buffers, encoders, queues, pipelines, events, blocks");
@@ -233,7 +233,7 @@ fn removed_in_flight() {
     let event = fixture.device.event().unwrap();
     let wait = Command::Wait { event: event.clone(), value: 1 };
     let waits = submit(&*queues[0], vec![wait, fixture.add(1)]).1;
-    // The tenth that begins to run, in its second encoder.
+    // The tenth command buffer that starts fails in its second encoder.
     remove(EXECUTION, 10, 1);
     let work = || vec![fixture.add(1), fixture.copy(), fixture.add(1)];
     let all: Vec<_> = (0..40).map(|at| submit(&*queues[1 + at % 3], work()).1).collect();
@@ -287,7 +287,7 @@ fn removed_in_a_transfer() {
     let private = memory(&*fixture.device, 64, Storage::Private);
     remove(EXECUTION, 1, 0);
     for _ in 0..2 {
-        // SAFETY: in range, and nobody else uses it.
+        // SAFETY: in range, and no other code uses it.
         assert!(is_lost(&unsafe { private.read(0, &mut [0; 64]) }));
     }
     drop(private);

@@ -1,4 +1,4 @@
-//! Compiled Metal libraries: what stands for one to the libraries that stand in for Apple's.
+//! Compiled Metal libraries, in the format of the stand-ins for Apple's libraries.
 #![cfg(elinvar_apple)]
 
 mod support;

@@ -1,4 +1,4 @@
-//! Memory and what copies and fills do to it, on every device.
+//! Memory, copies and fills, on every device.
 #![cfg(any(target_vendor = "apple", elinvar_apple))]
 
 mod support;
@@ -47,11 +47,11 @@ fn clearing_sets_the_first_bytes() {
         for storage in MODES {
             let memory = memory(&*device, 6001, storage);
             write(&memory, 0, &[7; 6001]);
-            // SAFETY: in range, and nobody else uses it.
+            // SAFETY: in range, and no other code uses it.
             unsafe { memory.clear(5003) }.unwrap();
             let expected: Vec<u8> = (0..6001).map(|i| if i < 5003 { 0 } else { 7 }).collect();
             assert_eq!(read(&memory), expected, "{storage:?}");
-            // SAFETY: it is refused.
+            // SAFETY: the call is refused and has no effect.
             assert!(unsafe { memory.clear(6002) }.is_err());
         }
     }
@@ -111,7 +111,7 @@ fn memory_of_the_program_is_used_in_place_and_its_owner_dropped() {
         assert_eq!(Arc::strong_count(&alive), 1, "the owner is still there");
         assert_eq!((pages.0[7], pages.0[8], pages.0[9], pages.0[65527], pages.0[65528]), (3, 1, 2, 3, 3));
         for (bytes, from) in [(granule + 1, 0), (granule, 1)] {
-            // SAFETY: it is refused.
+            // SAFETY: the call is refused and has no effect.
             let odd = unsafe { device.wrap(block(bytes, address.add(from))) };
             assert!(matches!(odd, Err(Error::InvalidArgument(_))));
         }

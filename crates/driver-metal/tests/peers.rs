@@ -1,5 +1,5 @@
-//! Copies between the memories of two devices, on the queues of both: all that there are of pairs, and with the libraries
-//! that stand in for Apple's two cards of a peer group and one that is not of it.
+//! Copies between the memories of two devices, on the queues of both: all pairs of the system's devices and, with the stand-ins for Apple's
+//! libraries, two cards of a peer group and a device outside of it.
 #![cfg(any(target_vendor = "apple", elinvar_apple))]
 
 mod support;
@@ -16,7 +16,7 @@ use support::{devices, memory, read, run, slice, write};
 const MODES: [Storage; 3] = [Storage::Private, Storage::Shared, Storage::Managed];
 const LEN: u64 = 40_000;
 
-/// Runs the tests of this file once more, where there are two cards of a peer group.
+/// Reruns the tests of this file with two cards of a peer group.
 #[cfg(elinvar_apple)]
 #[test]
 fn again_with_two_cards() {
@@ -31,13 +31,13 @@ fn again_with_two_cards() {
 #[cfg(elinvar_apple)]
 const CARDS: &str = "discrete,discrete,apple9";
 
-/// Faults and counts are of the process.
+/// Injected faults and object counts are those of the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Every device with every other, by their numbers.
+/// All ordered pairs of devices, by index.
 fn pairs() -> Vec<(usize, usize)> {
     let count = devices().len();
     let with = |a: usize| (0..count).filter(move |b| *b != a).map(move |b| (a, b));
@@ -65,7 +65,7 @@ fn peers_reach_each_other_and_others_by_the_host() {
     }
 }
 
-/// Whatever the memories are and wherever the bytes begin, they arrive, and what is beside them stays.
+/// Copies at all alignments and between all storage modes preserve the bytes around the destination.
 #[test]
 fn bytes_arrive_by_queues_of_both() {
     let ranges =
@@ -95,7 +95,7 @@ fn bytes_arrive_by_queues_of_both() {
     }
 }
 
-/// Views, and memory between devices, go with the copy that they are for.
+/// A copy releases its views and its memory between the devices.
 #[cfg(elinvar_apple)]
 #[test]
 fn nothing_is_left_of_a_copy() {
@@ -116,7 +116,7 @@ fn nothing_is_left_of_a_copy() {
     }
 }
 
-/// There and back again within one submission, between other commands: each takes effect in its turn.
+/// Round trips within one submission, between other commands: all commands take effect in order.
 #[test]
 fn they_take_their_turn() {
     let _alone = alone();
@@ -173,7 +173,7 @@ fn what_a_queue_has_nothing_to_do_with_is_refused() {
     assert_eq!(text, "copy of 16 bytes to 12 bytes");
 }
 
-/// A half that fails is the submission's error, names the device that it failed on, and leaves nothing for what comes next.
+/// Failure of one half fails the submission with an error that names the device, and does not affect the next submission.
 #[cfg(elinvar_apple)]
 #[test]
 fn either_half_may_fail() {

@@ -1,4 +1,4 @@
-//! Primitives: what is made for them and kept, and what is left behind; on the libraries that stand in for Apple's.
+//! Primitives: kernels that are created for them and cached, and live objects afterwards; with the stand-ins for Apple's libraries.
 #![cfg(elinvar_apple)]
 #![allow(unsafe_code)] // calls the stand-in's C functions
 
@@ -23,16 +23,16 @@ unsafe extern "C" {
     fn elinvar_apple_settle(milliseconds: u64) -> bool;
 }
 
-/// What is counted is counted for the whole process.
+/// Objects are counted for the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn live(name: &CStr) -> usize {
-    // SAFETY: takes a number.
+    // SAFETY: the function takes an integer and has no preconditions.
     assert!(unsafe { elinvar_apple_settle(600_000) }, "the stand-in's threads go on");
-    // SAFETY: a text that ends with a zero.
+    // SAFETY: the name ends with a zero byte.
     unsafe { elinvar_apple_live(name.as_ptr()) }
 }
 
@@ -44,7 +44,7 @@ fn product(side: u32) -> Primitive {
     Primitive::MatMul(MatMul::packed(Float::F32, side, side, side))
 }
 
-/// The sum of each of two rows, which have gaps.
+/// The sums of two rows with padding between them.
 fn sums() -> Primitive {
     Primitive::Reduction(Reduction {
         float: Float::F32,
@@ -94,7 +94,8 @@ fn a_shape_that_comes_again_has_its_kernels() {
     let before = live(c"MPSKernel");
     run(&*queue, all()).unwrap();
     let after = live(c"MPSKernel");
-    // Two copies each, a packing and a reduction, a convolution: those of the second reduction are the first's.
+    // Two image copies each for the reduction and the convolution, a packing copy, a reduction and a convolution; the second reduction
+    // shares the kernels of the first.
     assert_eq!(after - before, 7);
     for round in 0..3 {
         run(&*queue, all()).unwrap();
@@ -112,7 +113,7 @@ fn a_shape_that_comes_again_has_its_kernels() {
     ] {
         assert_eq!(live(name), 0, "{name:?}");
     }
-    // As many as there are places, and no more.
+    // The cache keeps its maximum number of kernels.
     let square = floats(&*device, &[1.0; 50 * 50]);
     let to = floats(&*device, &[0.0; 50 * 50]);
     for side in 1..=50 {
@@ -140,7 +141,7 @@ fn a_failure_says_what_was_computed() {
     let fail = |code: MTLCommandBufferError, commands: Vec<Command>, encoder: isize| {
         let system = MTLCreateSystemDefaultDevice().expect("a device");
         let system: *const ProtocolObject<dyn MTLDevice> = &raw const *system;
-        // SAFETY: it is a device.
+        // SAFETY: the address is that of a live device.
         unsafe { elinvar_apple_inject(system.cast(), EXECUTION, 1, code.0 as isize, encoder) };
         let error = run(&*queue, commands).unwrap_err();
         assert!(queue.acknowledge().is_some());
@@ -152,13 +153,13 @@ fn a_failure_says_what_was_computed() {
     };
     let four = floats(&*device, &[0.0; 4]);
     let square = || command(product(2), &[&source, &source, &four]);
-    // One encoder each: it is known which.
+    // Each command has its own encoder, so the failing one is known.
     assert_eq!(faulted(vec![launch(), square(), launch()], 1), "matrix multiplication");
     assert_eq!(faulted(vec![launch(), square(), launch()], 2), "add");
-    // A reduction has several of its own, so it may be any of what was encoded.
+    // A reduction has several encoders, so an error may belong to any encoded command.
     assert_eq!(faulted(vec![command(sums(), &[&source, &result]), launch()], 4), "add");
     assert_eq!(faulted(vec![command(sums(), &[&source, &result])], 2), "reduction");
-    // The bytes of all operands and bindings: twice 8 elements and 4, and 8.
+    // Total bytes of all operands and bindings: 2 × 8 elements and 4 elements for the product, 8 elements for the launch.
     let full = fail(MTLCommandBufferError::OutOfMemory, vec![launch(), square()], 0);
     assert!(matches!(full, Error::OutOfMemory { requested: 112, .. }), "{full}");
     run(&*queue, vec![command(sums(), &[&source, &result])]).unwrap();

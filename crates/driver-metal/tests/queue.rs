@@ -1,4 +1,4 @@
-//! Queues: order, events, times, cancellation, failure, on every device.
+//! Queues: order, events, timestamps, cancellation and failures, on every device.
 #![cfg(any(target_vendor = "apple", elinvar_apple))]
 
 mod support;
@@ -19,7 +19,7 @@ const BYTES: u64 = 4000;
 
 fn step(pipeline: &Arc<dyn Pipeline>, memory: &Arc<dyn elinvar_driver::Memory>, k: u32) -> Command {
     let bindings = vec![Binding::Memory(whole(memory)), Binding::bytes(&k.to_ne_bytes())];
-    // Divides the grid, for devices that want that.
+    // Divides the grid, as some devices require.
     dispatch(pipeline, bindings, N, 50)
 }
 
@@ -105,7 +105,8 @@ fn threadgroup_memory_of_any_length_and_memory_by_address() {
     }
 }
 
-/// Where threadgroups at the edges cannot be smaller, a kernel that cannot tell gets others, and one that can is refused.
+/// On devices without smaller threadgroups at the edges of a grid, a kernel that cannot observe the threadgroup size gets another one; a
+/// kernel that can is refused.
 #[test]
 fn grids_that_threadgroups_do_not_divide() {
     let body = "kernel void blind(device uint* x [[buffer(0)]], uint3 p [[thread_position_in_grid]],

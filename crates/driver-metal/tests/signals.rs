@@ -1,4 +1,4 @@
-//! Signals in the middle of a command buffer: one of them for all, events before its end, failures.
+//! Signals within a command buffer: one command buffer for all of them, events raised before its end, failures.
 #![cfg(elinvar_apple)]
 
 mod support;
@@ -12,7 +12,7 @@ use objc2_metal::MTLCommandBufferError;
 use support::standin::{EXECUTION, Fixture, Held, OBJECT, alone, committed, inject_on};
 use support::{memory, run, submit, words};
 
-/// Longer than anything takes that comes at all.
+/// Timeout of all waits, far longer than any of them takes.
 const LONG: Duration = Duration::from_secs(60);
 
 fn signal(event: &Arc<dyn Event>, value: u64) -> Command {
@@ -25,7 +25,7 @@ fn reached(event: &Arc<dyn Event>, value: u64) -> Receiver<Result<()>> {
     receiver
 }
 
-/// Three kernels with signals between them; the command buffers that it takes.
+/// Runs three kernels with signals between them; returns the number of command buffers used.
 fn buffers(number: usize, fixture: &Fixture, event: &Arc<dyn Event>) -> u64 {
     let queue = fixture.device.queue().unwrap();
     let before = committed(number);
@@ -42,7 +42,7 @@ fn buffers(number: usize, fixture: &Fixture, event: &Arc<dyn Event>) -> u64 {
     committed(number) - before
 }
 
-/// Whether the system that is stood for has shared events.
+/// Whether the simulated system version has shared events.
 fn has_events() -> bool {
     std::env::var("ELINVAR_APPLE_OS").map_or(true, |version| version != "10.13")
 }
@@ -90,7 +90,7 @@ fn who_waits_goes_on_before_the_command_buffer_has_ended() {
         let (y, event) = (memory(&*fixture.device, 400, Storage::Shared), fixture.device.event().unwrap());
         let wait = Command::Wait { event: event.clone(), value: 1 };
         let (second, before) = (reached(&event, 2), fixture.device.clock_ns());
-        // The last kernel is in an encoder of its own, behind the signal.
+        // The last kernel is in a separate encoder, behind the signal.
         let held = Held::before(number, 1);
         let commands = vec![fixture.add(1), signal(&event, 1), fixture.add(2), signal(&event, 2)];
         let ended = submit(&*queue, commands).1;
@@ -113,7 +113,7 @@ fn after_a_failure_what_was_reached_stays_and_the_rest_fails() {
         let queue = fixture.device.queue().unwrap();
         let events: Vec<_> = (0..3).map(|_| fixture.device.event().unwrap()).collect();
         let waiting: Vec<_> = events.iter().map(|event| reached(event, 1)).collect();
-        // In the second encoder, which is the second kernel's.
+        // Fails in the second encoder, which is that of the second kernel.
         inject_on(number, EXECUTION, 1, MTLCommandBufferError::Internal, 1);
         let mut commands = Vec::new();
         for event in &events {
@@ -130,7 +130,7 @@ fn after_a_failure_what_was_reached_stays_and_the_rest_fails() {
             assert!(matches!(waiting.recv_timeout(LONG).unwrap(), Err(Error::Poisoned(_))));
         }
         assert!(queue.acknowledge().is_some());
-        // The queue's signals go on behind those that were given up.
+        // The queue's signals continue after the failed ones.
         let event = fixture.device.event().unwrap();
         let before = committed(number);
         run(&*queue, vec![fixture.add(1), signal(&event, 4), fixture.add(1)]).unwrap();

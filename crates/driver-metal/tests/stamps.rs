@@ -1,4 +1,4 @@
-//! Timestamps in the middle of a command buffer: one of them for all, the GPU's clock as the host's, samples that fail.
+//! Timestamps within a command buffer: one command buffer for all of them, conversion of GPU time to host time, failed samples.
 #![cfg(elinvar_apple)]
 
 mod support;
@@ -11,9 +11,9 @@ use objc2_metal::MTLCommandBufferError;
 use support::standin::{EXECUTION, Fixture, Held, SAMPLE, alone, committed, has_counters, inject_on};
 use support::{run, submit, words};
 
-/// Longer than anything takes that comes at all.
+/// Timeout of all waits, far longer than any of them takes.
 const LONG: Duration = Duration::from_secs(60);
-/// What the clocks can tell apart: a tick of 27 MHz, rounded down twice.
+/// Tolerance of a comparison of times: two ticks of a 27 MHz clock, as both times may be rounded down by one.
 const TICK_NS: u64 = 80;
 
 fn stamps<const N: usize>() -> [Arc<TimestampSlot>; N] {
@@ -24,15 +24,15 @@ fn stamp(into: &Arc<TimestampSlot>) -> Command {
     Command::Timestamp { into: into.clone() }
 }
 
-/// Waits until the event has the value.
+/// Waits until the event reaches the value.
 fn come_to(event: &Arc<dyn Event>, value: u64) {
     let (sender, receiver) = std::sync::mpsc::channel();
     event.when(value, Box::new(move |result| drop(sender.send(result))));
     receiver.recv_timeout(LONG).expect("it comes there").unwrap();
 }
 
-/// Kernels, and copies of both kinds, with timestamps between them, of which `missing` gets no time; the command buffers that it
-/// takes.
+/// Runs kernels and both kinds of copies with timestamps between them, and checks that all but `missing` have a time; returns the number of
+/// command buffers used.
 fn buffers(number: usize, fixture: &Fixture, missing: Option<usize>) -> u64 {
     let queue = fixture.device.queue().unwrap();
     let times = stamps::<6>();
@@ -88,7 +88,7 @@ fn times_of_the_gpus_clock_are_the_hosts() {
             stamp(&second),
             fixture.add(4),
         ];
-        // The encoders: a kernel, a time, a kernel, a time, a kernel. Before each time, and behind it, it is held.
+        // Encoders: kernel, timestamp, kernel, timestamp, kernel. The command buffer is held before each timestamp.
         let mut held = Held::before(number, 1);
         let ended = submit(&*queue, commands).1;
         come_to(&event, 1);
@@ -135,12 +135,12 @@ fn a_failure_keeps_the_times_before_it() {
         assert!((before..=fixture.device.clock_ns() + TICK_NS).contains(&(time + TICK_NS)));
         assert_eq!(second.ns(), None);
         assert!(queue.acknowledge().is_some());
-        // Samples that are missing for that reason are not the counters' fault.
+        // Samples that are missing because of the failure do not disable the counters.
         assert_eq!(buffers(number, &fixture, None), if has_counters(number) { 1 } else { 4 });
     }
 }
 
-/// There are as many samples; what is beyond them ends its command buffer.
+/// The timestamp that exceeds the maximum number of samples ends its command buffer.
 #[test]
 fn more_timestamps_than_samples() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! What the tests of the driver share: devices, kernels, and submissions that are waited for.
+//! Common code of the driver's tests: devices, kernels, and submissions with waits.
 #![allow(dead_code)] // each test uses some of it
 
 #[cfg(elinvar_apple)]
@@ -14,7 +14,7 @@ use elinvar_driver::{
 
 pub type Devices = Vec<Arc<dyn Device>>;
 
-/// All devices of a driver of our own, so that nothing of another test is in its queues.
+/// All devices of a separate driver instance, whose queues no other test uses.
 pub fn devices() -> Devices {
     let devices =
         elinvar_driver_metal::MetalDriver::with_cache(&elinvar_cache::Cache::off()).devices().unwrap();
@@ -74,14 +74,14 @@ pub fn dispatch(pipeline: &Arc<dyn Pipeline>, bindings: Vec<Binding>, threads: u
     })
 }
 
-/// Submit; the answer comes when it has ended.
+/// Submits the commands; the receiver gets the result.
 pub fn submit(queue: &dyn Queue, commands: Vec<Command>) -> (Submission, Receiver<Result<Timing>>) {
     let (sender, ended) = channel();
     let done = elinvar_driver::Done::new(move |result| drop(sender.send(result)));
     (queue.submit(commands.into(), done).unwrap(), ended)
 }
 
-/// Submit and wait.
+/// Submits the commands and waits for the result.
 pub fn run(queue: &dyn Queue, commands: Vec<Command>) -> Result<Timing> {
     submit(queue, commands).1.recv().expect("done is called")
 }

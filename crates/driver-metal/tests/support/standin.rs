@@ -1,4 +1,4 @@
-//! What tests can do to the libraries that stand in for Apple's, and a kernel with memory for it.
+//! Control of the stand-ins for Apple's libraries, and a kernel with memory for it.
 #![allow(dead_code)] // each test uses some of it
 #![allow(unsafe_code)] // calls the stand-in's C functions
 
@@ -32,13 +32,13 @@ unsafe extern "C" {
     fn elinvar_apple_without_pool() -> usize;
 }
 
-/// The system's devices are there once for the whole process, and so is what they are told.
+/// The system's devices, and the faults injected into them, are global to the process.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The device of that number, in the order of [`devices`].
+/// The device with this index, in the order of [`devices`].
 fn system(number: usize) -> Retained<ProtocolObject<dyn MTLDevice>> {
     MTLCopyAllDevices().iter().nth(number).expect("a device")
 }
@@ -47,18 +47,17 @@ fn address(device: &ProtocolObject<dyn MTLDevice>) -> *const AnyObject {
     (&raw const *device).cast()
 }
 
-/// Whether a device has counters.
 pub fn has_counters(number: usize) -> bool {
     system(number).counterSets().is_some()
 }
 
-/// Let the `nth` time that this is done on a device fail.
+/// Makes the `nth` operation from now at this site of a device fail.
 pub fn inject_on(number: usize, site: u32, nth: u64, code: MTLCommandBufferError, encoder: isize) {
-    // SAFETY: it is a device.
+    // SAFETY: the address is that of a live device.
     unsafe { elinvar_apple_inject(address(&system(number)), site, nth, code.0 as isize, encoder) };
 }
 
-/// Let the `nth` time that this is done on the first device fail.
+/// Makes the `nth` operation from now at this site of the first device fail.
 pub fn inject(site: u32, nth: u64, code: MTLCommandBufferError, encoder: isize) {
     inject_on(0, site, nth, code, encoder);
 }
@@ -67,45 +66,45 @@ pub fn fail(site: u32) {
     inject(site, 1, MTLCommandBufferError::Internal, -1);
 }
 
-/// Command buffers that were committed on a device.
+/// Number of command buffers committed on a device.
 pub fn committed(number: usize) -> u64 {
-    // SAFETY: it is a device.
+    // SAFETY: the address is that of a live device.
     unsafe { elinvar_apple_committed(address(&system(number))) }
 }
 
-/// Command buffers of a device stop before an encoder until this is dropped.
+/// Holds the command buffers of a device before an encoder until it is dropped.
 pub struct Held(usize);
 
 impl Held {
     pub fn before(number: usize, encoder: isize) -> Self {
-        // SAFETY: it is a device.
+        // SAFETY: the address is that of a live device.
         unsafe { elinvar_apple_hold(address(&system(number)), encoder) };
         Self(number)
     }
 
-    /// Go on, and stop before another encoder.
+    /// Releases the command buffers, and holds them before another encoder.
     pub fn go_on_to(&mut self, encoder: isize) {
-        // SAFETY: it is a device.
+        // SAFETY: the address is that of a live device.
         unsafe { elinvar_apple_hold(address(&system(self.0)), encoder) };
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: it is a device.
+        // SAFETY: the address is that of a live device.
         unsafe { elinvar_apple_hold(address(&system(self.0)), -1) };
     }
 }
 
-/// Objects of Metal's that are alive, and blocks.
+/// Number of live Metal objects by type, and of live blocks.
 pub fn live() -> [usize; 7] {
-    // SAFETY: takes a number.
+    // SAFETY: the function takes an integer and has no preconditions.
     assert!(unsafe { elinvar_apple_settle(600_000) }, "the stand-in's threads go on");
     let count = |name: &std::ffi::CStr| {
-        // SAFETY: a text that ends with a zero.
+        // SAFETY: the name ends with a zero byte.
         unsafe { elinvar_apple_live(name.as_ptr()) }
     };
-    // SAFETY: nothing is asked of the caller.
+    // SAFETY: the function has no preconditions.
     let blocks = unsafe { elinvar_apple_live_blocks() };
     let names = [
         c"MTLBuffer",
@@ -119,9 +118,9 @@ pub fn live() -> [usize; 7] {
     [a, b, c, d, e, f, blocks]
 }
 
-/// Objects that were autoreleased without a pool.
+/// Number of objects that were autoreleased without a pool.
 pub fn without_pool() -> usize {
-    // SAFETY: nothing is asked of the caller.
+    // SAFETY: the function has no preconditions.
     unsafe { elinvar_apple_without_pool() }
 }
 
@@ -141,7 +140,7 @@ impl Fixture {
         Self::on(devices().swap_remove(0))
     }
 
-    /// On each device, with its number.
+    /// One fixture per device, with the device's index.
     pub fn all() -> impl Iterator<Item = (usize, Self)> {
         devices().into_iter().map(Self::on).enumerate()
     }
@@ -153,12 +152,12 @@ impl Fixture {
 
     pub const SOURCE: &str = ADD;
 
-    /// Adds to each of the numbers.
+    /// Adds `k` to each number of `x`.
     pub fn add(&self, k: u32) -> Command {
         self.add_to(&self.x, k)
     }
 
-    /// Adds to each of 100 numbers.
+    /// Adds `k` to each of 100 numbers.
     pub fn add_to(&self, x: &Arc<dyn Memory>, k: u32) -> Command {
         let bindings = vec![Binding::Memory(whole(x)), Binding::bytes(&k.to_ne_bytes())];
         dispatch(&self.add, bindings, 100, 25)

@@ -1,4 +1,4 @@
-//! What the tests share: a device, and short words for what is done with it.
+//! Common code of the tests: a device, and short forms of frequent operations.
 #![allow(unsafe_code)] // reads and writes memory that the test alone uses
 
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use elinvar_driver::{
     PipelineOptions, Queue, Result, Source, Storage, Submission, Timing,
 };
 
-/// A test, by name.
+/// Name and function of a test.
 pub type Test = (&'static str, fn(&Bench));
 
 pub struct Bench {
     pub device: Arc<dyn Device>,
 }
 
-/// A submission that is under way.
+/// A submission in flight.
 pub struct Pending {
     pub id: Submission,
     ended: Receiver<Result<Timing>>,
@@ -47,7 +47,7 @@ impl Bench {
     pub fn holding(&self, words: &[u32]) -> Arc<dyn Memory> {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         let memory = self.memory(bytes.len() as u64);
-        // SAFETY: in range, and nobody else has it.
+        // SAFETY: in range, and no other code uses it.
         unsafe { memory.write(0, bytes) }.expect("written");
         memory
     }

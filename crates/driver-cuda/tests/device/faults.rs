@@ -1,5 +1,5 @@
-//! What a kernel does wrong: noted by its checks, or by the hardware. The latter ends the device for the process, so each
-//! such test runs in a process of its own.
+//! Faults of kernels, detected by bounds checks or by the hardware. After a hardware fault the process can no longer use the device, so
+//! each such test runs in a process of its own.
 
 use std::process::Command as Process;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn in_child(fault: &str) {
     assert!(output.status.success() && text.contains("as expected"), "{}\n{text}", output.status);
 }
 
-/// The part of a test that a process of its own runs.
+/// The part of a test that runs in a child process.
 pub fn child(fault: &str, bench: Bench) {
     let (wild, tame) = (bench.pipeline("wild"), bench.pipeline("tame"));
     let (queue, other) = (bench.queue(), bench.queue());

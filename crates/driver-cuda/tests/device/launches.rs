@@ -1,4 +1,4 @@
-//! Launches: parameters of every kind, grids and threadgroups of every shape, threadgroup memory beyond 48 KiB, limits.
+//! Launches: arguments of every kind, grids and threadgroups of various shapes, threadgroup memory beyond 48 KiB, limits.
 
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ fn many(bench: &Bench) {
     submit(&queue, [fill(&x, 0)]).wait().unwrap();
 }
 
-/// The third time it is recorded; the result and what is between stay the same.
+/// From the third submission on the list is a CUDA graph; results and intermediate values stay the same.
 fn again_and_again(bench: &Bench) {
     let step = bench.pipeline("step_k");
     let (queue, other) = (bench.queue(), bench.queue());
@@ -155,7 +155,7 @@ fn again_and_again(bench: &Bench) {
         expect_all(&words(&x), |i| expected[i]);
         expect_all(&words(&y), |_| 7);
     }
-    // Many in flight.
+    // Many submissions in flight.
     let all: Vec<_> = (0..50).map(|_| submit(&queue, list.clone())).collect();
     for done in &all {
         done.wait().unwrap();

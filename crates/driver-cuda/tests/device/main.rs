@@ -1,4 +1,4 @@
-//! The driver on a real GPU, through the contract. Without one every test is reported as ignored, and the reason said.
+//! Tests of the driver's contract on real GPUs. Without a GPU every test is reported as ignored, with the reason.
 
 mod bench;
 mod faults;
@@ -31,7 +31,7 @@ fn main() {
     let tests = [memory::TESTS, queues::TESTS, launches::TESTS, temperature::TESTS, faults::TESTS].concat();
     let mut trials = Vec::new();
     for (name, test) in tests {
-        // Without a device one trial each stands for the test, so that it is seen to be left out.
+        // Without a device, one trial per test reports that the test is ignored.
         let on: Vec<Option<Arc<dyn Device>>> = match absent {
             true => vec![None],
             false => devices.iter().cloned().map(Some).collect(),

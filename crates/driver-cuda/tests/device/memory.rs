@@ -1,4 +1,4 @@
-//! Memory in every storage mode, copies that overlap, fills of every pattern, the host's pages in place.
+//! Memory in every storage mode, overlapping copies, fills with patterns, host pages used in place.
 #![allow(unsafe_code)] // reads and writes memory that the test alone uses
 
 use std::ptr::NonNull;
@@ -33,13 +33,13 @@ fn storage_modes(bench: &Bench) {
             assert_eq!(memory.host_ptr().is_some(), storage != Storage::Private);
             expect_all(&bytes(&memory), |_| 0);
             let data = pattern(len as usize);
-            // SAFETY: in range, and nobody else has it.
+            // SAFETY: in range, and no other code uses it.
             unsafe { memory.write(0, &data) }.unwrap();
             expect_all(&bytes(&memory), |i| data[i]);
             // SAFETY: as above.
             unsafe { memory.clear(len / 2) }.unwrap();
             expect_all(&bytes(&memory), |i| if i < len as usize / 2 { 0 } else { data[i] });
-            // SAFETY: refused.
+            // SAFETY: the call is refused and has no effect.
             assert!(unsafe { memory.clear(len + 1) }.is_err());
         }
     }
@@ -49,7 +49,7 @@ fn managed(bench: &Bench) {
     const LEN: usize = 100_000;
     let memory = bench.device.allocate(LEN as u64, Storage::Managed, Init::Zeroed).unwrap();
     let data = pattern(LEN);
-    // SAFETY: in range, and nobody else has it.
+    // SAFETY: in range, and no other code uses it.
     unsafe { memory.write(0, &data) }.unwrap();
     let host = memory.host_ptr().unwrap();
     assert_eq!(memory.host_ptr(), Some(host), "it stays");
@@ -75,7 +75,7 @@ fn too_much(bench: &Bench) {
     );
     let refused = bench.device.allocate(all + 1, Storage::Private, Init::Zeroed).err();
     assert!(matches!(refused, Some(Error::InvalidArgument(_))), "{refused:?}");
-    // It goes on.
+    // The device remains usable.
     expect_all(&bytes(&bench.memory(1000)), |_| 0);
 }
 
@@ -87,7 +87,7 @@ fn overlaps(bench: &Bench) {
         [(0, 1, 150_000), (1, 0, 150_000), (500, 3, 199_500), (7, 70_000, 100_000), (9, 9, 100)]
     {
         let memory = bench.memory(LEN as u64);
-        // SAFETY: in range, and nobody else has it.
+        // SAFETY: in range, and no other code uses it.
         unsafe { memory.write(0, &data) }.unwrap();
         let (source, target) =
             (slice(&memory, from as u64, len as u64), slice(&memory, to as u64, len as u64));
@@ -104,7 +104,7 @@ fn large_overlap(bench: &Bench) {
     let data = pattern(LEN as usize);
     for (from, to) in [(0, 12_345), (12_345, 0)] {
         let memory = bench.memory(LEN);
-        // SAFETY: in range, and nobody else has it.
+        // SAFETY: in range, and no other code uses it.
         unsafe { memory.write(0, &data) }.unwrap();
         let len = LEN - 12_345;
         let copy = Command::Copy { source: slice(&memory, from, len), target: slice(&memory, to, len) };
@@ -146,7 +146,7 @@ fn between_modes(bench: &Bench) {
     for (from, to) in modes.iter().flat_map(|from| modes.map(|to| (*from, to))) {
         let [source, target]: [Arc<dyn Memory>; 2] =
             [from, to].map(|mode| bench.device.allocate(LEN as u64, mode, Init::Zeroed).unwrap());
-        // SAFETY: in range, and nobody else has it.
+        // SAFETY: in range, and no other code uses it.
         unsafe { source.write(0, &data) }.unwrap();
         submit(&queue, [Command::Copy { source: whole(&source), target: whole(&target) }]).wait().unwrap();
         assert!(bytes(&target) == data, "{from:?} to {to:?}");
@@ -173,7 +173,7 @@ fn pages(bench: &Bench) {
     // SAFETY: as above.
     let again = unsafe { bench.device.wrap(block(first, 65536)) }.err();
     assert!(matches!(again, Some(Error::InvalidArgument(_))), "{again:?}");
-    // SAFETY: refused.
+    // SAFETY: the call is refused and has no effect.
     let odd = unsafe { bench.device.wrap(block(first, 65535)) };
     assert!(odd.is_err());
     drop((memory, again));

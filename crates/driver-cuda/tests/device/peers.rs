@@ -1,4 +1,4 @@
-//! Copies between two devices, by whatever route there is.
+//! Copies between two devices, by whichever route is available.
 #![allow(unsafe_code)] // reads and writes memory that the test alone uses
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use elinvar_driver::{Command, Device, Event};
 
 use crate::bench::{Bench, bytes, expect_all, fill, signal, slice, submit, wait, whole, words};
 
-/// There and back again, in both directions on the queues of both.
+/// Round trips in both directions, on the queues of both devices.
 pub fn copies(devices: &[Arc<dyn Device>]) {
     let [one, other] = [Bench::new(devices[0].clone()), Bench::new(devices[1].clone())];
     let reach = one.device.reaches(&*other.device);
@@ -16,7 +16,7 @@ pub fn copies(devices: &[Arc<dyn Device>]) {
     const LEN: usize = 40 << 20;
     let data: Vec<u8> = (0..LEN).map(|i| (i * 7 + i / 251) as u8).collect();
     let (a, b, c) = (one.memory(LEN as u64), other.memory(LEN as u64), one.memory(LEN as u64));
-    // SAFETY: in range, and nobody else has it.
+    // SAFETY: in range, and no other code uses it.
     unsafe { a.write(0, &data) }.unwrap();
     let (ours, theirs) = (one.queue(), other.queue());
     let event: Arc<dyn Event> = one.event();
@@ -26,7 +26,7 @@ pub fn copies(devices: &[Arc<dyn Device>]) {
     first.wait().unwrap();
     assert!(bytes(&b) == data);
     expect_all(&bytes(&c)[8..8 + (1 << 20)], |i| data[4 + i]);
-    // Turn by turn.
+    // Alternating between the queues.
     let event = other.event();
     for turn in 0..40_u64 {
         let (queue, from, to) = if turn % 2 == 0 { (&ours, &a, &b) } else { (&theirs, &b, &a) };

@@ -1,4 +1,4 @@
-//! Order, events between queues, the host's part in them, cancellation, failures, time.
+//! Order, events between queues and from the host, cancellation, failures, times.
 
 use std::sync::Arc;
 
@@ -201,15 +201,15 @@ fn times(bench: &Bench) {
     }
 }
 
-/// What is submitted last overtakes what is under way exactly if its priority is higher. Threadgroups take tickets as they
-/// begin; there are many times more of them than run at once.
+/// A submission overtakes earlier work on another queue if and only if its priority is higher. Threadgroups draw tickets when they start;
+/// there are many times more threadgroups than run at once.
 fn priorities(bench: &Bench) {
     use Priority::{High, Low, Normal};
     const GROUPS: [u32; 2] = [20_000, 2_000];
     let tickets = bench.pipeline("tickets");
     let (group, sink) = (Dim3::new(1024, 1, 1), bench.memory(4 * 1024));
     for (first, second) in [(Low, High), (Low, Normal), (Normal, High), (High, Low), (Normal, Normal)] {
-        // Allocating waits for what runs, so all is there before the first is submitted.
+        // An allocation waits for running work, so everything is allocated before the first submission.
         let next = bench.memory(4);
         let own = GROUPS.map(|groups| bench.memory(4 * u64::from(groups)));
         let queues = [first, second].map(|priority| bench.device.queue_with(priority).unwrap());
@@ -226,7 +226,7 @@ fn priorities(bench: &Bench) {
         let mut all = drawn.concat();
         all.sort_unstable();
         expect_all(&all, |i| i as u32);
-        // How many of the first's threadgroups began behind the last of the second's.
+        // Number of threadgroups of the first launch that started after the last one of the second.
         let last = drawn[1].iter().max().unwrap();
         let overtaken = drawn[0].iter().filter(|ticket| *ticket > last).count() as u32;
         let goes_first = [(Low, High), (Low, Normal), (Normal, High)].contains(&(first, second));

@@ -1,4 +1,4 @@
-//! The GPU's own temperature, beside what NVIDIA's program says of the same GPU.
+//! The GPU's temperature, compared with that reported by `nvidia-smi`.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::bench::{Bench, Test};
 
 pub const TESTS: &[Test] = &[("temperature", temperature)];
 
-/// What `nvidia-smi` says of the GPU at this place, in degrees Celsius.
+/// Temperature of the GPU with this PCI address from `nvidia-smi`, in degrees Celsius.
 fn told(place: &str) -> Option<u32> {
     let query = ["--query-gpu=temperature.gpu", "--format=csv,noheader,nounits", "--id", place];
     let output = Command::new("nvidia-smi").args(query).output().ok()?;

@@ -1,5 +1,5 @@
-//! The cache and the limits of tools, seen from outside: processes that compile with their own cache folder,
-//! with tools that write down each call. The test program is its own child.
+//! The cache and the limits of the tools, tested from outside: processes that compile with a cache folder of their own and with tools that
+//! log each call. The test program is its own child process.
 
 use std::fs::{File, read_to_string, write};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ kernel void fill(device uint* out, uint i [[thread_position_in_grid]]) { out[i] 
 kernel void fill_more(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + 100 + i; }
 ";
 
-/// What a child does: compile, run and print. Nothing when this is not a child.
+/// The child process: compiles, runs and prints. Does nothing if this is not a child.
 #[test]
 fn child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -50,7 +50,7 @@ fn result(folder: &Path) -> Result<Vec<u32>> {
     // Never dropped.
     static DEVICE: OnceLock<Arc<dyn Device>> = OnceLock::new();
     let device = DEVICE.get_or_init(|| CpuDriver::with_threads(1).devices().unwrap().remove(0));
-    // A second folder that is looked at first.
+    // `first` is searched before `second`.
     let [first, second] = ["first", "second"].map(|name| folder.join(name));
     let mut source = Source::named("fill.metal", SOURCE).include_dir(first).include_dir(second);
     if let Ok(value) = std::env::var(DEFINE) {
@@ -90,7 +90,7 @@ fn result(folder: &Path) -> Result<Vec<u32>> {
     Ok(bytes.chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect())
 }
 
-/// A folder with sources, tools and a cache.
+/// A temporary folder with sources, tools and a cache.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -110,15 +110,15 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// A header as if it had been there for long.
+    /// Writes a header with an old modification time.
     fn header(&self, folder: &str, text: &str) {
         let path = self.path(folder).join("value.h");
         write(&path, format!("{text}\n")).unwrap();
         age(&path, 100);
     }
 
-    /// A tool that writes down that it was called. A child writes the file, so that no descriptor open for writing is
-    /// inherited by the children of other tests, which would make executing it fail (`ETXTBSY`).
+    /// Writes a tool that logs its calls. A child process writes the file, so that the children of other tests do not inherit a descriptor
+    /// that is open for writing, with which executing the file would fail (`ETXTBSY`).
     fn tool(&self, name: &str, script: &str) {
         let log = self.path("calls").display().to_string();
         let text = format!("#!/bin/sh\necho {name} \"$@\" >> {log}\n{script}\n");
@@ -136,7 +136,7 @@ impl Place {
         process
     }
 
-    /// What the child prints, and how many processes it has started.
+    /// The output of the child, and the number of processes it has started.
     fn run(&self, variables: &[(&str, &str)]) -> (String, usize) {
         let _none_yet = std::fs::remove_file(self.path("calls"));
         let said = said(self.process().envs(variables.iter().copied()).spawn().unwrap());
@@ -149,7 +149,7 @@ impl Place {
     }
 }
 
-/// Makes a file look this many seconds old.
+/// Sets the modification time of a file to this many seconds ago.
 fn age(path: &Path, seconds: u64) {
     let file = File::options().write(true).open(path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
@@ -200,7 +200,7 @@ fn what_was_compiled_before_starts_no_process() {
         "another linker: machine code and link only, not {calls}: {linked}"
     );
 
-    // Another compiler: the same script at another time.
+    // The same script with another modification time counts as another compiler.
     age(&place.path("clang"), 500);
     let (again, calls) = place.run(&[]);
     assert!(is(&again, 10) && calls >= 5, "{calls} calls: {again}");
@@ -269,7 +269,7 @@ fn damaged_entries_are_built_again() {
     }
 }
 
-/// The folder may lie on a disk that machines share, or the machine may have got another processor.
+/// The folder may be on a disk that several machines share, or the machine may have got another processor.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn code_for_another_processor_is_not_used() {
@@ -297,7 +297,7 @@ fn without_a_cache_all_is_compiled_each_time() {
     assert!(is(&said, 10), "a cache that cannot be: {said}");
 }
 
-/// The child's device is static, so that nothing of it is dropped.
+/// The child's device is a static, so it is never dropped.
 #[test]
 fn nothing_is_left_in_the_folder_for_temporary_files() {
     let place = Place::new();
@@ -311,7 +311,7 @@ fn nothing_is_left_in_the_folder_for_temporary_files() {
     }
 }
 
-/// The headers and their precompiled form are not entries; they are verified all the same.
+/// Headers and precompiled headers are not cache entries, but they are verified as well.
 #[test]
 fn damaged_headers_are_written_again() {
     let place = Place::new();
@@ -339,7 +339,7 @@ fn damaged_headers_are_written_again() {
     }
 }
 
-/// The path in an error that begins with the place's folder for temporary files.
+/// The last path in an error message that is in the folder for temporary files and has this suffix.
 fn kept_file(place: &Place, error: &str, suffix: &str) -> PathBuf {
     let tmp = place.path("tmp").display().to_string();
     let words = error.split(|c: char| c.is_whitespace() || c == '\'' || c == '`');
@@ -350,7 +350,7 @@ fn kept_file(place: &Place, error: &str, suffix: &str) -> PathBuf {
         .unwrap()
 }
 
-/// `clang` as a script that does something else when it is given a flag.
+/// A folder with a `clang` that runs `script` when it is given this flag.
 fn with_trap(flag: &str, script: &str) -> Place {
     let place = Place::new();
     let clang = Toolchain::find().unwrap().path().display().to_string();
@@ -367,7 +367,7 @@ fn a_compiler_that_hangs_is_killed_and_can_be_called_again() {
         ("-gdwarf-4", "sleep 1000 & exit 0", ".metal"),
         ("-c", "exec sleep 1000", "kernel.ll"),
     ];
-    // All they do is wait.
+    // The children only wait, so they run in parallel.
     std::thread::scope(|scope| {
         for (flag, script, input) in traps {
             scope.spawn(move || killed_when_it_hangs(flag, script, input));
@@ -375,10 +375,10 @@ fn a_compiler_that_hangs_is_killed_and_can_be_called_again() {
     });
 }
 
-/// A compiler that hangs when it gets `flag`, and is then called with the `input` that was kept.
+/// Checks that a compiler that hangs at `flag` is killed, and that the error names the call with the `input` file that was kept.
 fn killed_when_it_hangs(flag: &str, script: &str, input: &str) {
     let place = with_trap(flag, script);
-    // The word, which others have in them.
+    // The whole word, as other flags contain it.
     let flag = format!(" {flag} ");
     let mut seconds = 4;
     let error = loop {
@@ -386,7 +386,7 @@ fn killed_when_it_hangs(flag: &str, script: &str, input: &str) {
         let (error, _) = place.run(&[("ELINVAR_COMPILE_TIMEOUT", &time), ("ELINVAR_CACHE", "off")]);
         let limit = format!("was killed after {seconds} seconds");
         assert!(error.contains(&limit) && error.contains("ELINVAR_COMPILE_TIMEOUT sets"), "{flag}: {error}");
-        // On a busy machine what comes before the trap may take longer.
+        // On a busy machine the steps before the trap may exceed the limit.
         if error.contains(&flag) || seconds > 1000 {
             break error;
         }
@@ -412,7 +412,7 @@ fn a_compiler_that_crashes_or_floods_is_reported() {
     assert!(error.contains("ELINVAR_COMPILE_TIMEOUT=`soon`"), "{error}");
 }
 
-/// The precompiled header is optional: a compiler that makes none, or refuses it, gives the same result.
+/// The precompiled header is optional: if the compiler does not create it, or rejects it, the result is the same.
 #[test]
 fn a_precompiled_header_that_cannot_be_used_is_done_without() {
     for (flag, script) in [("c++-header", "exit 1"), ("-include-pch", "echo 'error: no such file'; exit 1")] {

@@ -1,4 +1,4 @@
-//! Metal kernels on the CPU, through the driver contract alone.
+//! Metal kernels on the CPU, through the driver contract only.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -21,7 +21,7 @@ fn compile(device: &Arc<dyn Device>, text: &str) -> Arc<dyn Library> {
 fn floats(device: &Arc<dyn Device>, values: &[f32]) -> Arc<dyn Memory> {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
     let memory = device.allocate(bytes.len() as u64, Storage::Shared, Init::Zeroed).unwrap();
-    // SAFETY: nobody else uses it yet.
+    // SAFETY: no other code uses it yet.
     unsafe { memory.write(0, &bytes).unwrap() };
     memory
 }
@@ -171,7 +171,7 @@ fn what_cannot_be_had_is_an_error_that_names_it() {
     assert!(Arc::ptr_eq(&one, &library.pipeline("one", &PipelineOptions::default()).unwrap()));
 }
 
-/// Kernels with an array that is indexed by what is in memory: in themselves, in a function that is not inlined, and many small ones.
+/// Kernels with private arrays indexed by values from memory: in the kernel, in a function that is not inlined, and many small arrays.
 fn with_arrays(elements: usize) -> String {
     let small: String = (0..8)
         .map(|n| {
@@ -223,7 +223,7 @@ fn private_arrays_beyond_the_limit_are_refused_when_the_pipeline_is_made() {
 #[test]
 fn private_arrays_up_to_the_limit_compute() {
     let device = device();
-    // Almost 512 KiB for each of the threads that run at a time.
+    // Almost 512 KiB for each of the threads that run concurrently.
     let elements = 131_000;
     let library = compile(&device, &with_arrays(elements));
     let values: Vec<f32> = (0..40).map(|i| i as f32).collect();

@@ -1,4 +1,4 @@
-//! An isolated device executes kernels. When its worker ends, work in flight fails, and nothing else.
+//! An isolated device executes kernels. When its worker ends, only work in flight fails.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code)] // sends signals to worker processes, reads what the contract's memory holds
 
@@ -114,7 +114,7 @@ fn a_crash_ends_what_is_in_flight_and_the_next_submission_has_a_new_worker() {
     assert!(is_poisoned(&failure(&behind), "SIGSEGV"));
     assert!(event.failure().is_some());
     assert_eq!((content(&a), content(&b)), (vec![1; 300], vec![2; 300]), "memory of the host survives");
-    // Until acknowledged, and only on this queue.
+    // The queue stays poisoned until the failure is acknowledged; other queues are not affected.
     assert!(is_poisoned(&failure(&submit(&*queue, vec![])), "SIGSEGV"));
     submit(&*other, vec![bench.adds(&b, &b, 5)]).recv_timeout(LONG).unwrap().unwrap();
     assert!(is_lost(&queue.acknowledge().unwrap(), "SIGSEGV"));
@@ -147,7 +147,7 @@ fn a_worker_that_is_killed_is_replaced_and_addresses_stay() {
     for round in 1..=3 {
         let killed = worker(&bench);
         kill_process(killed, if round == 2 { Signal::TRAP } else { Signal::KILL }).unwrap();
-        // It may do work before it is gone, or end before it has any.
+        // The worker may execute work before it ends, or end without work in flight.
         loop {
             let ended = submit(&*queue, vec![bench.adds(&memory, &memory, 0)]).recv_timeout(LONG).unwrap();
             if let Err(error) = ended {
@@ -377,7 +377,8 @@ fn a_worker_ends_with_its_host() {
     until("the worker is gone", gone);
 }
 
-/// The worker ends the work behind a fault at once. The thread that handles the fault is delayed here, so that the former is known first.
+/// The worker ends the work behind a fault immediately. The thread that handles the fault is delayed, so that the host learns of the
+/// poisoned work first.
 #[test]
 fn the_first_failure_is_the_queues_though_what_is_behind_is_known_to_be_poisoned_before() {
     let bench = Bench::new();
@@ -396,10 +397,10 @@ fn the_first_failure_is_the_queues_though_what_is_behind_is_known_to_be_poisoned
     };
     event.when(1, Box::new(wait));
     let signal = submit(&*queue, vec![Command::Signal { event, value: 1 }]);
-    // On the device's own thread, because nothing else is running.
+    // The callback runs on the device's thread, because nothing else is running.
     has_begun.recv_timeout(LONG).unwrap();
     let (fault, behind) = (submit(&*queue, vec![add(&short)]), submit(&*queue, vec![add(&out)]));
-    // Messages are in order: when this has ended, the worker has ended the other two.
+    // Messages are ordered: when these submissions have ended, the worker has ended the other two.
     for _ in 0..100 {
         submit(&*other, vec![add(&out)]).recv_timeout(LONG).unwrap().unwrap();
     }

@@ -11,7 +11,7 @@ use elinvar_driver::{
 };
 use elinvar_driver_isolated::{Isolated, Options, device};
 
-/// Timeout, longer than anything here takes unless it is broken.
+/// Timeout, longer than any step takes unless something is broken.
 pub const LONG: Duration = Duration::from_secs(120);
 
 const KERNELS: &str = "
@@ -29,7 +29,7 @@ kernel void forever(device atomic_uint* out) {
     while (atomic_load_explicit(out, memory_order_relaxed) == 0) {}
 }";
 
-/// Objects of a test.
+/// An isolated device and kernels for it.
 pub struct Bench {
     pub device: Arc<Isolated>,
     pub add: Arc<dyn Pipeline>,
@@ -139,7 +139,7 @@ pub fn submit_known(queue: &dyn Queue, commands: Vec<Command>) -> (Submission, R
     (queue.submit(commands.into(), done).unwrap(), ended)
 }
 
-/// Waits for the result of a submission.
+/// Waits for a submission that fails; returns its error.
 pub fn failure(ended: &Receiver<Result<Timing>>) -> Error {
     ended.recv_timeout(LONG).expect("it has not ended").expect_err("it has ended well")
 }

@@ -10,7 +10,7 @@ use elinvar::{Device, DeviceKind, IsolatedOptions};
 use elinvar_conformance::suite::{Case, Failure, Outcome, PairCase, cases, pair_cases};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Cases that a driver does not support, with the reason: part of the error's message.
+/// Cases that a driver does not support, with the reason, which is a part of the error's message.
 const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("cpu", "errors::captures", NO_CAPTURE),
     ("isolated", "callbacks::waits_in_a_destructor", "it is isolated"),
@@ -85,8 +85,8 @@ const OF_A_LIBRARY: &[&str] = &[
     "primitives::weights_of_the_same_stream",
 ];
 
-/// The chapters that an isolated device runs: what is about devices, memory and queues. All others are about kernels' code, which is
-/// that of the device itself.
+/// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of
+/// the underlying device.
 const ISOLATED: [&str; 15] = [
     "argument_buffers::",
     "arguments::",
@@ -105,21 +105,21 @@ const ISOLATED: [&str; 15] = [
     "streams::",
 ];
 
-/// The chapters that the toy driver runs.
+/// Chapters that run on the toy driver.
 const TOY: [&str; 5] = ["arguments::", "callbacks::", "events::", "indirect::", "memory::"];
 
 const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
-/// Not a reason where the process has it.
+/// Does not apply if shader validation is enabled for the process.
 const NO_LAYER: &str = "shader validation is off";
 const OWN_COMPILER: &str = "Metal's own compiler reads the source";
 const NO_STOP: &str = "this device cannot stop";
 const NO_CAPTURE: &str = "does not support captures";
-/// Not a reason where the process may write them.
+/// Does not apply if the process may write GPU traces.
 const NO_TRACE: &str = "Metal writes no GPU trace for this process";
 const NO_LIBRARY: &str = "has no library";
 
-/// Why the device at `number` among those of its kind does not support a case, `None` where it must compute.
+/// Why the device with index `number` among those of its kind does not support a case; `None` if it must compute it.
 fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'static str> {
     if OF_A_LIBRARY.contains(&case) && !has_library(device.kind(), number) {
         return Some(NO_LIBRARY);
@@ -133,7 +133,7 @@ fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'stati
     })
 }
 
-/// Whether a device must have primitives: Apple's GPUs do, but for those of family Apple1 among the stand-in's.
+/// Whether a device must have primitives: Apple's GPUs do, except for the stand-in's profile of family Apple1.
 fn has_library(kind: DeviceKind, number: usize) -> bool {
     let profiles = if cfg!(elinvar_apple) { std::env::var("ELINVAR_APPLE_PROFILE").ok() } else { None };
     let profile = profiles.as_deref().and_then(|all| all.split(',').nth(number));
@@ -144,18 +144,18 @@ fn main() {
     elinvar::serve_if_asked();
     let mut arguments = Arguments::from_args();
     if cfg!(elinvar_apple) {
-        // What a case leaves behind is seen when no other runs.
+        // Leaked objects can be attributed to a case only if no other case runs.
         arguments.test_threads = Some(1);
     }
     let devices = Device::all().unwrap_or_else(|error| panic!("listing devices: {error}"));
     assert!(!devices.is_empty(), "there is no device; the CPU driver always has one");
     let mut trials = Vec::new();
-    // What is not there is seen to be left out, and never counts as passed.
+    // A missing device is reported as an ignored test, and never counts as passed.
     for (kind, reason) in Device::absent() {
         eprintln!("skipped: no {} device: {reason}", maker(kind));
         trials.push(Trial::test(format!("{kind}::no_device"), || Ok(())).with_ignored_flag(true));
     }
-    // Copies between every two, in both directions.
+    // Copies between each two devices, in both directions.
     for (one, ours) in devices.iter().enumerate() {
         for (other, theirs) in devices.iter().enumerate().filter(|(other, _)| *other != one) {
             trials
@@ -211,7 +211,7 @@ fn pair_trial(case: PairCase, (one, ours): (usize, &Device), (other, theirs): (u
     Trial::test(name, move || counted(|| computed(case.run(&ours, &theirs))))
 }
 
-/// The test of a case; where it is unsupported that is ignored, with another that expects the reason.
+/// The test of a case. If the case is unsupported, the test is ignored, and a second one expects the reason.
 fn case_trials(
     kind: &str,
     case: Case,
@@ -233,14 +233,14 @@ fn case_trials(
     vec![ignored.with_ignored_flag(true), refused]
 }
 
-/// The processor in a worker process, which this program serves as.
+/// The CPU in a worker process; this program is the worker program.
 fn isolated() -> Device {
     static DEVICE: LazyLock<Device> =
         LazyLock::new(|| Device::isolated().unwrap_or_else(|error| panic!("an isolated device: {error}")));
     DEVICE.clone()
 }
 
-/// The first NVIDIA GPU, in another.
+/// The first NVIDIA GPU in a worker process.
 fn isolated_gpu() -> Device {
     static DEVICE: LazyLock<Device> = LazyLock::new(|| {
         let options = IsolatedOptions { kind: DeviceKind::Cuda, ..Default::default() };
@@ -256,7 +256,7 @@ fn computed(outcome: Result<Outcome, Failure>) -> Result<(), Failed> {
     }
 }
 
-/// A case that fails, too, if it leaves objects of Metal's behind, where they are counted.
+/// Runs a case, which also fails if it leaks Metal objects, where these are counted.
 fn counted(case: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
     case()?;
     #[cfg(elinvar_apple)]
@@ -264,7 +264,7 @@ fn counted(case: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Prints how many cases each device computes and which not; fails for a row of the tables that names no case.
+/// Prints the supported and unsupported cases of each device; fails if a row of the tables names no case.
 fn lists(list: &[String]) -> Result<(), Failed> {
     let known = cases();
     let rows = UNSUPPORTED.iter().map(|(_, case, _)| *case).chain(OF_A_LIBRARY.iter().copied());
@@ -273,7 +273,7 @@ fn lists(list: &[String]) -> Result<(), Failed> {
     if unknown.is_empty() { Ok(()) } else { Err(format!("no such cases: {unknown:?}").into()) }
 }
 
-/// Whose devices a driver has, for people.
+/// Display name of the maker of a driver's devices.
 fn maker(kind: &str) -> &str {
     match kind {
         "cuda" => "NVIDIA",
@@ -282,7 +282,7 @@ fn maker(kind: &str) -> &str {
     }
 }
 
-/// What is alive of Metal's objects when a case has ended, as the libraries that stand in for Apple's count them.
+/// Live Metal objects at the end of a case, as counted by the stand-ins for Apple's libraries.
 #[cfg(elinvar_apple)]
 #[allow(unsafe_code)] // calls their C functions
 mod left {
@@ -298,19 +298,19 @@ mod left {
         fn elinvar_apple_without_pool() -> usize;
     }
 
-    /// Wait until all work has ended, and then until the threads that told so have let go of what they ran.
+    /// Waits until all work has ended, and then until the threads that reported it have released their objects.
     fn settle(devices: &[Device]) -> Result<(), Failed> {
         devices.iter().try_for_each(Device::synchronize)?;
-        // SAFETY: takes a number.
+        // SAFETY: the function takes an integer and has no preconditions.
         let settled = unsafe { elinvar_apple_settle(600_000) };
         if settled { Ok(()) } else { Err("the stand-in's threads go on".into()) }
     }
 
-    /// How long what is alive may be more than is kept. A leak stays.
+    /// How long more objects than devices keep may be alive. A leak is permanent.
     const LONG: Duration = Duration::from_secs(120);
 
-    /// Waits until no more is alive than devices keep. The last to let go of a queue or a kernel may be a thread of the runtime,
-    /// one that recovered for a stream for instance, which gets a processor when it gets one.
+    /// Waits until no more objects are alive than devices keep. The last owner of a queue or kernel may be a thread of the runtime, for
+    /// instance that of a recovering stream, which may be scheduled late.
     pub fn expect_what_devices_keep() -> Result<(), Failed> {
         let begin = Instant::now();
         loop {
@@ -321,14 +321,14 @@ mod left {
         }
     }
 
-    /// Of what a device of the driver keeps: its staging buffer, its own queue, three kernels, and what 32 primitives took,
-    /// each with up to four kernels of the library's.
+    /// Compares the live objects with what a device keeps: its staging buffer, its queue, three kernels, and up to four MPS kernels for
+    /// each of 32 cached primitives.
     fn look() -> Result<(), Failed> {
         let devices = Device::all()?;
         settle(&devices)?;
         for device in &devices {
             device.pool().trim(0);
-            // What was traced holds its kernels until something else is.
+            // A trace keeps its kernels alive until the next one starts.
             device.trace().start(1);
             device.trace().stop();
         }
@@ -348,14 +348,14 @@ mod left {
             (c"MPSCNNConvolutionWeightsAndBiasesState", 0),
         ];
         let live = |name: &CStr| {
-            // SAFETY: a text that ends with a zero.
+            // SAFETY: the name ends with a zero byte.
             unsafe { elinvar_apple_live(name.as_ptr()) }
         };
         let left = kept.into_iter().map(|(name, most)| (name, live(name), most));
         let left = left.filter(|(_, alive, most)| alive > most);
         let mut left =
             left.map(|(name, alive, most)| format!("{alive} of {name:?} are alive, {most} are kept"));
-        // SAFETY: nothing is asked of the caller.
+        // SAFETY: the function has no preconditions.
         let without_pool = unsafe { elinvar_apple_without_pool() };
         match (left.next(), without_pool) {
             (Some(text), _) => Err(text.into()),

@@ -12,13 +12,13 @@ use elinvar_driver::Driver;
 use elinvar_ptx::{Ptx, Target};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Kernels that the CPU runs and that have no PTX, by source, with what is said of them.
+/// Kernels that run on the CPU and have no PTX, by source, with a part of the error.
 const REFUSED: &[(&str, &str)] = &[
-    // The CPU says so when it is prepared for a size.
+    // The CPU refuses it when it is prepared for a threadgroup size.
     ("follows.metal: follows", "bounds checks for a pointer that does not come from an argument"),
 ];
 
-/// Cases that ask for no kernel, or for none that the CPU takes.
+/// Cases that request no kernel, or none that the CPU accepts.
 const WITHOUT_KERNELS: &[&str] = &[
     "attributes::wrong_structs",
     "callbacks::streams_are_dropped_in_a_waker",
@@ -84,7 +84,7 @@ fn main() {
 const NO_PTXAS: &str = "there is no ptxas: run `scripts/setup.sh numpy FOLDER`, which brings it on Linux, and set \
     ELINVAR_PTXAS=FOLDER/bin/ptxas";
 
-/// The list above is right: all of it are cases, and none asks for a kernel.
+/// Checks the list above: every name is a case, and no case requests a kernel.
 fn without_kernels() -> Result<(), Failed> {
     let all = cases();
     for name in WITHOUT_KERNELS {
@@ -113,17 +113,17 @@ fn assemble(case: Case) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs a case and gives the PTX of its kernels, each with what it comes from.
+/// Runs a case; returns the PTX of its kernels, each with its source.
 fn translate(case: Case) -> Result<Vec<(String, Ptx)>, Failed> {
     let device = device()?;
     let packed = device.packed();
-    // Of one that needs what the CPU does not support the kernels are assembled that it asked for before.
+    // If the case needs what the CPU does not support, the kernels that it has requested until then are assembled.
     case.run(&Device::new(std::sync::Arc::new(device)))?;
     let mut packed = packed.lock();
     if packed.kernels.is_empty() && packed.refused.is_empty() {
         return Err("it has no kernel, and is not listed in WITHOUT_KERNELS".into());
     }
-    // That chapter checks what is refused, and with which message.
+    // The chapter `soundness` tests which kernels are refused, and the messages.
     let refusals = if case.name.starts_with("soundness::") { &[][..] } else { &packed.refused[..] };
     for (source, error) in refusals {
         let said = error.to_string();

@@ -1,6 +1,6 @@
-//! A launch on an ordinary stream allocates nothing in the steady state: not the calling thread, nor the driver's.
+//! In the steady state a launch on an ordinary stream allocates nothing, neither on the calling thread nor on the driver's threads.
 //!
-//! One test, without the test harness: any other thread of the process would be counted.
+//! This is a single test without the test harness, because allocations of all threads of the process are counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -25,12 +25,12 @@ unsafe impl GlobalAlloc for Counting {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
             report();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(address, layout) }
     }
 }
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Says where, if `ELINVAR_TEST_TRACE_ALLOCATIONS` is set.
+/// Prints a backtrace of the allocation if `ELINVAR_TEST_TRACE_ALLOCATIONS` is set.
 fn report() {
     static IS_ASKED: AtomicBool = AtomicBool::new(false);
     if REPORTS.replace(false) {
@@ -52,7 +52,7 @@ fn report() {
     }
 }
 
-/// Fewest allocations of `count` launches in ten rounds. Every `batch`th launch is waited for.
+/// Minimum number of allocations of `count` launches over ten rounds. The test waits for every `batch`th launch.
 fn allocations(device: &Device, count: u32, batch: u32) -> u64 {
     let source = Source::named("runtime_cuda.metal", include_str!("runtime_cuda.metal"));
     let kernel = device.compile(source).unwrap().kernel("triple").unwrap();
@@ -70,7 +70,7 @@ fn allocations(device: &Device, count: u32, batch: u32) -> u64 {
         }
     };
     run(1000);
-    // On a busy machine a thread may still have what the launch before it has used; the next round has it then.
+    // On a busy machine a thread may still hold what the previous launch used, so that this one allocates; the next round can reuse it.
     let mut allocations = u64::MAX;
     for _ in 0..10 {
         ALLOCATIONS.store(0, Ordering::Relaxed);

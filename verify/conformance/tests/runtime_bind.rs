@@ -193,7 +193,7 @@ fn vectors() {
         invalid(bench.launch(&float4, (&bench.device.buffer::<u32>(8).unwrap(),))),
         "kernel `k`, argument 0 `a` (device const float4*): expected float4, given a buffer of `u32` (uint)"
     );
-    // A `float3` has the size of four floats, so three of them in a row are another layout.
+    // A `float3` has the size of four floats, so `[f32; 3]` has another layout.
     let float3 =
         bench.declare(signature("v", vec![vector(input(Scalar::F32), Scalar::F32, 3, false)]), |_| Ok(()));
     assert_eq!(

@@ -81,7 +81,7 @@ fn memory_that_the_host_does_not_see() {
     assert_eq!(private.to_vec().unwrap(), [8, 8]);
 }
 
-/// Runs `access` on a thread while a launch of `increment` is held; gives what it sees once that has run.
+/// Runs `access` on a thread while a launch of `increment` is held; returns its result, and the value after the launch.
 fn while_held<T: Send + 'static>(access: impl FnOnce(Buffer<u32>) -> T + Send + 'static) -> (T, u32) {
     let bench = Bench::new();
     let mut buffer = bench.device.buffer_with_data(&[41u32]).unwrap();
@@ -138,7 +138,7 @@ fn writers_of_several_streams_are_waited_for() {
         bench.stream.fill(buffer.slice_mut(0..1).unwrap(), 3).unwrap(),
         other.fill(buffer.slice_mut(1..2).unwrap(), 4).unwrap(),
     ];
-    // The second stream's last submission is cancelled; what is before it must still be waited for.
+    // The second stream's last submission is cancelled; the access must still wait for the work before it.
     assert!(other.fill(&mut buffer, 9).unwrap().cancel());
     let reader = thread::spawn({
         let buffer = buffer.clone();
@@ -168,7 +168,7 @@ fn a_map_keeps_writers_away() {
     assert_eq!(invalid(bench.stream.fill(&mut clone, 0)), format!("fill: the buffer: {end}"));
     let source = bench.device.buffer::<u32>(2).unwrap();
     assert_eq!(invalid(bench.stream.copy(&source, &mut clone)), format!("copy: the target: {end}"));
-    // Readers are welcome.
+    // Reads are allowed.
     let second = clone.map().unwrap();
     bench.launch(&look, (&clone,)).unwrap().wait().unwrap();
     assert_eq!(clone.to_vec().unwrap(), [1, 2]);
@@ -215,7 +215,7 @@ fn failed_writers_leave_nothing_to_read() {
     assert_poisoned(buffer.to_vec());
     assert_poisoned(buffer.map().map(drop));
     assert_poisoned(buffer.map_mut().map(drop));
-    // A launch that reads it does not run, on any stream; nor is what that should have written readable.
+    // A launch that reads the buffer does not run, on any stream, and its output cannot be read either.
     let other = bench.device.stream().unwrap();
     let mut copy = bench.device.buffer::<u32>(2).unwrap();
     let commands = bench.sim.commands().len();
@@ -224,12 +224,12 @@ fn failed_writers_leave_nothing_to_read() {
     assert_poisoned(copy.to_vec());
     assert_eq!(bench.sim.commands().len(), commands);
     other.synchronize().unwrap();
-    // A part is not enough to make it good, all of it is.
+    // Writing a part does not clear the poisoning; writing the whole buffer does.
     buffer.slice_mut(0..1).unwrap().write(&[0]).unwrap();
     assert_poisoned(buffer.to_vec());
     buffer.write(&[7, 8]).unwrap();
     assert_eq!(buffer.to_vec().unwrap(), [7, 8]);
-    // So does work that may write all of it and succeeds.
+    // So does work that may write the whole buffer and succeeds.
     assert_eq!(bench.stream.acknowledge().map(|e| e.to_string()), Some(fault().to_string()));
     bench.launch(&fail, (&mut buffer,)).unwrap();
     assert_poisoned(buffer.to_vec());

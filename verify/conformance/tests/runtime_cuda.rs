@@ -40,7 +40,7 @@ fn main() {
     libtest_mimic::run(&arguments, CHILDREN.iter().map(trial).collect()).exit();
 }
 
-/// A recovering stream runs its work on the processor, from memory that the host still reaches.
+/// A recovering stream runs its work on the CPU, from memory that is still accessible to the host.
 #[allow(unsafe_code)] // launches
 fn goes_on_elsewhere(gpu: &Device) -> elinvar::Result<()> {
     const N: usize = 1000;
@@ -52,8 +52,8 @@ fn goes_on_elsewhere(gpu: &Device) -> elinvar::Result<()> {
     let mut b = gpu.buffer_for::<u32>(N, HostAccess::Staging)?;
     let mut x = gpu.buffer::<u32>(N)?;
     a.write(&(0..N as u32).collect::<Vec<_>>())?;
-    // SAFETY: `triple` stays within its arguments. `wild` does not, which is what this is about: the GPU's page tables keep
-    // it from memory of others, and the process ends soon.
+    // SAFETY: `triple` stays within its arguments. `wild` does not, which is under test: the GPU's page tables protect the memory of other
+    // processes, and this process ends soon.
     let (done, ended) = unsafe {
         let done = triple.launch(&recovering, Grid::threads(N), (&a, &mut b, N as u32 - 1))?;
         done.wait()?;
@@ -70,7 +70,7 @@ fn goes_on_elsewhere(gpu: &Device) -> elinvar::Result<()> {
     Ok(())
 }
 
-/// What runs past its deadline ends as `Timeout`, and everything else on the device as lost; nothing hangs.
+/// Work that exceeds its deadline ends as `Timeout`, and all other work on the device as lost; nothing hangs.
 #[allow(unsafe_code)] // launches
 fn deadline(gpu: &Device) -> elinvar::Result<()> {
     let slow = gpu.compile(Source::named("runtime_cuda.metal", KERNELS))?.kernel("slow")?;

@@ -124,7 +124,7 @@ fn nobody_waits_for_an_event_that_is_gone() {
         assert!(text.ends_with("was dropped, and nothing is left that could signal it"), "{text}");
     }
     bench.stream.acknowledge();
-    // A signal in flight is somebody.
+    // A signal in flight counts as a possible signaler.
     let event = bench.device.event().unwrap();
     bench.sim.hold();
     let (first, second) = two(&bench.device);
@@ -163,7 +163,7 @@ fn a_circle_is_refused_and_nothing_of_it_runs() {
         .count(),
         1
     );
-    // In the right order the same is fine.
+    // In the right order there is no deadlock.
     second.signal(&a, 1).unwrap();
     second.wait_for(&b, 1).unwrap();
     second.synchronize().unwrap();
@@ -239,14 +239,14 @@ fn a_profile_is_of_the_devices_clock() {
     let profile = bench
         .stream
         .profile(10, |command_buffer| {
-            // SAFETY: the kernel keeps within its argument.
+            // SAFETY: the kernel stays within its argument.
             #[allow(unsafe_code)]
             unsafe {
                 command_buffer.launch(&increment, elinvar::Grid::threads(1), (&mut buffer,))
             }
         })
         .unwrap();
-    // The simulated clock goes on by one with each look: begin and end of ten submissions.
+    // The simulated clock advances by one with each reading: start and end of ten submissions.
     assert_eq!(
         (profile.iterations(), profile.min_ns(), profile.max_ns(), profile.mean_ns()),
         (10, 1, 1, 1.0)
@@ -257,7 +257,7 @@ fn a_profile_is_of_the_devices_clock() {
     assert_eq!(invalid(bench.stream.profile(0, |_| Ok(()))), "profile: no iterations");
 }
 
-/// Threads hand a counter around in turns, each on a stream of its own, with failures in between.
+/// Threads, each with its own stream, take turns at a counter, with failures in between.
 #[test]
 fn threads_take_turns() {
     const THREADS: u64 = 8;

@@ -18,7 +18,7 @@ use elinvar_driver_cpu::CpuDriver;
 use libtest_mimic::{Arguments, Completion as Ended, Failed, Trial};
 
 const N: usize = 1000;
-/// Longer than any of this takes.
+/// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(3600);
 const KERNELS: &str = include_str!("runtime_faults.metal");
 
@@ -99,7 +99,7 @@ impl Bench {
         Ok(Self { device, add: add?, put: put?, shift: shift? })
     }
 
-    /// As often as the policy of the device says, without waits.
+    /// Three attempts per fault, without delays; otherwise the policy of the device.
     fn policy(&self) -> RecoveryPolicy {
         RecoveryPolicy {
             faults: true,
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// `in` to `out` from element `at` on.
+    /// Copies `in` to `out` from element `at` on.
     fn put(
         &self,
         stream: &Stream,
@@ -125,7 +125,7 @@ impl Bench {
         Ok((self.device.buffer_with_data(&numbers)?, self.device.buffer(N)?))
     }
 
-    /// What was decided since the last call.
+    /// The recovery decisions since the last call.
     fn decisions(&self) -> Vec<(Action, String)> {
         let events = self.device.trace().events();
         self.device.trace().start(10_000);
@@ -136,7 +136,7 @@ impl Bench {
         events.iter().filter_map(decision).collect()
     }
 
-    /// Good work on this stream is computed.
+    /// Checks that correct work on this stream is computed.
     fn expect_computes(&self, stream: &Stream) -> elinvar::Result<()> {
         let (input, mut out) = self.numbers()?;
         self.add.launch(stream, Grid::threads(N), (&mut out, &input, 5_u32))?.wait()?;
@@ -198,7 +198,7 @@ fn late_attempt(bench: &Bench) -> elinvar::Result<()> {
     bench.expect_computes(&stream)
 }
 
-/// Faults in a row, one attempt each.
+/// Causes faults in a row, with one attempt each.
 fn fail(bench: &Bench, stream: &Stream, times: u32) -> elinvar::Result<()> {
     let (input, mut out) = bench.numbers()?;
     for _ in 0..times {
@@ -209,7 +209,7 @@ fn fail(bench: &Bench, stream: &Stream, times: u32) -> elinvar::Result<()> {
 }
 
 fn breaker(bench: &Bench) -> elinvar::Result<()> {
-    // Of a device that is the test's own: it stays open.
+    // Only for a device that belongs to this test, because its breaker stays open.
     let is_own = bench.device.kind() == DeviceKind::Cpu || bench.device.caps().features.restarts;
     if !is_own {
         return Err(Error::unsupported("the device is the process's, and its breaker would stay open"));
@@ -229,7 +229,7 @@ fn breaker(bench: &Bench) -> elinvar::Result<()> {
     assert_eq!(out.to_vec()?, input.to_vec()?);
     let actions: Vec<Action> = bench.decisions().into_iter().map(|(action, _)| action).collect();
     assert_eq!(actions, [Action::Rerun]);
-    // Who does not recover is not kept from it.
+    // Streams without recovery are not affected by the breaker.
     bench.expect_computes(&bench.device.stream()?)
 }
 
@@ -270,7 +270,7 @@ fn failure(bench: &Bench) -> elinvar::Result<()> {
     Ok(())
 }
 
-/// A stream that waits for the event, which the host raises.
+/// A stream that waits for an event of the host, and the event.
 fn held(bench: &Bench) -> elinvar::Result<(Stream, elinvar::Event)> {
     let (stream, event) = (bench.device.stream()?, bench.device.event()?);
     stream.wait_for(&event, 1)?;

@@ -7,7 +7,7 @@
 fn main() {
     elinvar::serve_if_asked();
     let mut arguments = libtest_mimic::Arguments::from_args();
-    // Others' threads would be forked as well.
+    // Threads of other tests would hold locks across the fork as well.
     arguments.test_threads = Some(1);
     libtest_mimic::run(&arguments, linux::trials()).exit();
 }
@@ -28,7 +28,7 @@ mod linux {
     use libtest_mimic::Trial;
 
     const N: usize = 4096;
-    /// A child that takes longer stands still.
+    /// A child that takes longer hangs.
     const LONG: Duration = Duration::from_secs(240);
     const ADD: &str = "kernel void add(device uint* x, constant uint& k, uint i [[thread_position_in_grid]]) { x[i] += k + i; }";
 
@@ -50,7 +50,7 @@ mod linux {
         Device::isolated_with(&IsolatedOptions { threads: Some(2), ..IsolatedOptions::default() }).unwrap()
     }
 
-    /// Runs `body` in a child, which is to end well.
+    /// Runs `body` in a child process, which must succeed.
     #[allow(unsafe_code)] // forks
     #[track_caller]
     fn in_child(body: impl FnOnce()) {
@@ -81,7 +81,7 @@ mod linux {
         );
     }
 
-    /// What a program has when it forks.
+    /// Objects of a program that forks.
     struct Held {
         device: Device,
         library: Library,
@@ -112,7 +112,7 @@ mod linux {
             Self { device, library, add, stream, recovering, gate, late, ended, target, still, _watch: watch }
         }
 
-        /// Everything that begins something is an error at once, and what has ended is known.
+        /// Checks that everything that starts work fails immediately, and that the result of ended work is available.
         fn expect_refused(&mut self) {
             let device = &self.device;
             let refused = [
@@ -157,9 +157,9 @@ mod linux {
         }
     }
 
-    /// All kinds of work on a device of this process.
+    /// Checks all kinds of work on a device of this process.
     fn expect_works(device: &Device) {
-        // Its text is new, so that a compiler runs.
+        // The source is new, so that the compiler runs.
         let text = format!("// {}\n{}", std::process::id(), ADD.replace("k + i", "k * 2 + i"));
         let library = device.compile(Source::msl(text)).unwrap();
         let add = library.kernel("add").unwrap();
@@ -194,7 +194,7 @@ mod linux {
         assert_eq!(x.to_vec().unwrap(), [5; N]);
     }
 
-    /// Threads that use a device and the compiler, so that locks are held.
+    /// Runs `run` while threads use a device and the compiler, so that locks are held.
     fn while_busy(device: &Device, run: impl FnOnce()) {
         let (ended, texts) = (AtomicBool::new(false), AtomicU32::new(0));
         let goes_on = || !ended.load(Ordering::Relaxed);
@@ -237,7 +237,7 @@ mod linux {
                         held.expect_refused();
                     }
                     if round % 2 == 0 {
-                        // The child's own, beside what it has of the parent; else in its place.
+                        // In even rounds the child creates a device beside its copy of the parent's, in odd rounds only after dropping it.
                         expect_works(&make());
                     }
                     drop(held.take());
@@ -247,7 +247,7 @@ mod linux {
                 });
             }
         });
-        // The parent's work has waited all the time, and its worker is the same.
+        // The parent's work has been waiting all the time, and its worker is the same.
         let held = held.take().unwrap();
         assert!(!held.late.is_done());
         held.gate.signal(1);

@@ -12,7 +12,7 @@ use support::{Bench, assert_poisoned, block_on, fault, launch};
 
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
-/// A device that gathers up to 64 commands, and does not look at the time.
+/// A device that coalesces up to 64 commands, without a time limit.
 fn efficient() -> Bench {
     let bench = Bench::new();
     bench.device.set_power_preference(PowerPreference::LowPower).unwrap();
@@ -136,7 +136,7 @@ fn what_goes_together_ends_together() {
     assert_poisoned(data.to_vec());
     assert_poisoned(bench.stream.fill(&mut data, 1).unwrap().wait());
     assert_eq!(bench.stream.acknowledge().map(|error| error.to_string()), Some(fault().to_string()));
-    // The driver takes none of it.
+    // The driver rejects the whole submission.
     bench.sim.fail_next(Op::Submit, outside());
     let done = bench.stream.fill(&mut data, 2).unwrap();
     assert!(matches!(done.wait(), Err(Error::Environment(_))));
@@ -144,7 +144,7 @@ fn what_goes_together_ends_together() {
     assert_eq!(data.to_vec().unwrap(), [3]);
 }
 
-/// What was told to have failed is not done when the device is back, and what a reset took away is not read.
+/// Coalesced work that was reported as failed does not run after a reset, and a reset ends coalesced work.
 #[test]
 fn a_loss_and_a_reset_reach_what_is_gathered() {
     let bench = Bench::on(Sim::with_caps(|caps| caps.features.stops_at = StopsAt::Never));
@@ -165,7 +165,7 @@ fn a_loss_and_a_reset_reach_what_is_gathered() {
     bench.stream.flush();
     bench.stream.synchronize().unwrap();
     assert_eq!((data.to_vec().unwrap(), bench.sim.commands().len()), (vec![6], 0));
-    // A reset ends what is gathered as it ends what is in flight.
+    // A reset ends coalesced work like work in flight.
     bench.sim.hold();
     let increment = bench.increment();
     let kept = launch(&increment, &bench.stream, Grid::threads(1), (&mut data,)).unwrap();

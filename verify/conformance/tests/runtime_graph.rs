@@ -108,7 +108,7 @@ fn work_that_nobody_reads_or_has_is_left_out() {
     assert_eq!((every.stats().removed.len(), every.stats().commands), (0, 7));
 }
 
-/// What is overwritten in full before anybody reads it is dead; what is overwritten in part is not.
+/// A result that is overwritten in full before it is read is dead; a result that is overwritten in part is not.
 #[test]
 fn overwritten_results_are_left_out() {
     let bench = Bench::new();
@@ -135,7 +135,7 @@ fn overwritten_results_are_left_out() {
     assert_eq!(out.to_vec().unwrap(), expected);
 }
 
-/// A buffer that only the graph has left, but whose content one run reads from the run before.
+/// A buffer that is referenced only by the graph, and that a run reads from the previous run.
 #[test]
 fn what_the_next_run_reads_is_not_dead() {
     let bench = Bench::new();
@@ -164,7 +164,7 @@ fn the_same_work_is_done_once() {
     let [a, b, c, d, e] = &mut t[..] else { unreachable!("five") };
     node(&mut graph, &map.labeled("a", 0), (&input, &mut *a, 1u32));
     node(&mut graph, &map.labeled("b", 0), (&input, &mut *b, 1u32));
-    // The same of the same.
+    // Equal launches on equal inputs.
     node(&mut graph, &map.labeled("c", 0), (&*a, &mut *c, 4u32));
     node(&mut graph, &map.labeled("d", 0), (&*b, &mut *d, 4u32));
     node(&mut graph, &map.labeled("e", 0), (&*b, &mut *e, 5u32));
@@ -184,7 +184,7 @@ fn the_same_work_is_done_once() {
     assert_eq!(out.to_vec().unwrap(), expected);
 }
 
-/// Launches that look the same and are not.
+/// Launches that look equal and are not.
 #[test]
 fn different_work_is_not_merged() {
     let bench = Bench::new();
@@ -198,26 +198,26 @@ fn different_work_is_not_merged() {
             node(graph, &mix, (t, t, &mut *out));
         }
     };
-    // The input changes in between.
+    // The input is modified in between.
     node(&mut graph, &map, (&input, &mut t[0], 1u32));
     graph.fill(input.slice_mut(3..4).unwrap(), 9u32).unwrap();
     node(&mut graph, &map, (&input, &mut t[1], 1u32));
-    // The result is changed later on.
+    // The result is modified later.
     node(&mut graph, &map, (&input, &mut t[2], 1u32));
     graph.fill(t[2].slice_mut(0..1).unwrap(), 1u32).unwrap();
-    // The result goes to what the program has.
+    // The result goes to a buffer of the program.
     let mut held = bench.device.buffer::<u32>(N).unwrap();
     node(&mut graph, &map, (&input, &mut held, 1u32));
     // The value is a parameter.
     let changed = node(&mut graph, &map, (&input, &mut t[3], 1u32));
     graph.value("k", changed, 2).unwrap();
-    // What it adds to is another.
+    // The output, which the kernel also reads, has another initial value.
     graph.fill(&mut t[4], 1u32).unwrap();
     graph.fill(&mut t[5], 2u32).unwrap();
     let [four, five] = t.get_disjoint_mut([4, 5]).unwrap();
     node(&mut graph, &mix, (&input, &input, four));
     node(&mut graph, &mix, (&input, &input, five));
-    // Arguments share memory in one and not in the other.
+    // Arguments share memory in one launch and not in the other.
     graph.copy(&input, &mut t[6]).unwrap();
     graph.copy(&input, &mut t[7]).unwrap();
     let six = t[6].clone();
@@ -226,7 +226,7 @@ fn different_work_is_not_merged() {
     sums(&mut graph, &mut out, &t);
     let plan = graph.plan().unwrap();
     assert_eq!(plan.stats().merged, []);
-    // And such as are: added to the same, and the same memory shared.
+    // Launches that are merged: equal initial values of the output, and arguments that share memory in both.
     let mut graph = Graph::new();
     let mut t: Vec<Buffer<u32>> = (0..4).map(|_| graph.transient(&bench.device, N).unwrap()).collect();
     let others = t.clone();

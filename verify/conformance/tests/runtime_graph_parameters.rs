@@ -40,7 +40,7 @@ fn runs_have_other_values_and_buffers() {
     let expected = mapped(&mapped(&[5; N], 9), 9);
     assert_eq!(elsewhere.to_vec().unwrap(), [&[0; N][..], &expected, &[0; N]].concat());
     assert_eq!((out.to_vec().unwrap(), &copy.to_vec().unwrap()[32..]), (vec![0; N], &expected[..32]));
-    // While one runs, the next may have others; and back to what it was.
+    // While one run is in flight, the next may have other arguments; then back to the first ones.
     bench.sim.hold();
     let held = submit(&mut plan, &bench.stream).unwrap();
     plan.set(k, 2u32).unwrap();
@@ -132,7 +132,7 @@ fn what_does_not_fit_is_refused_as_a_launch_would() {
     let mut stranger = Graph::new();
     let theirs = stranger.buffer("x", &input).unwrap();
     assert_eq!(invalid(plan.set(theirs, &input)), "the parameter belongs to another graph");
-    // All as it was.
+    // Everything is unchanged.
     run(&mut plan, &bench);
     let mut expected = mapped(&ramp(), 1);
     expected[..3].fill(4);

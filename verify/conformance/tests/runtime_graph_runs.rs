@@ -14,12 +14,12 @@ fn options(batching: Batching) -> PlanOptions {
     PlanOptions { batching, ..PlanOptions::default() }
 }
 
-/// The end of a run, which comes by itself when the device is not held.
+/// Waits for the end of a run on a device that is not held.
 fn ended(done: &Completion) -> Result<(), Error> {
     done.wait().map(drop)
 }
 
-/// A diamond: one branch to each of two buffers, and both together.
+/// A diamond: two branches that write one buffer each, and a node that joins them.
 struct Diamond {
     bench: Bench,
     graph: Graph,
@@ -73,7 +73,7 @@ fn branches_go_to_several_streams() {
     assert_eq!(all.out.to_vec().unwrap(), all.expected());
 }
 
-/// A run is one more thing in its stream's order, also when most of it runs elsewhere.
+/// A run is one item in the order of its stream, even if most of it executes on other streams.
 #[test]
 fn a_run_takes_its_place_in_the_streams_order() {
     let mut all = diamond();
@@ -92,12 +92,12 @@ fn a_run_takes_its_place_in_the_streams_order() {
         let expected: Vec<u32> = (0..N).map(|i| left[i] ^ right[i].wrapping_mul(5)).collect();
         assert_eq!(copy.to_vec().unwrap(), expected, "round {round}");
     }
-    // On another stream it comes after the last run.
+    // On another stream it comes after the previous run.
     let (event, other) = (all.bench.device.event().unwrap(), all.bench.device.stream().unwrap());
     stream.wait_for(&event, 1).unwrap();
     let first = submit(&mut plan, stream).unwrap();
     let second = submit(&mut plan, &other).unwrap();
-    // Without an order the second would end long before this does.
+    // Without this order, the second run would end long before the timeout.
     assert_eq!(second.wait_timeout(Duration::from_millis(100)).unwrap(), None);
     assert!(!first.is_done());
     event.signal(1);
@@ -137,7 +137,7 @@ fn transients_share_memory_by_their_lifetimes() {
     assert_eq!(peaks, [20 * bytes, 2 * bytes], "what the device has given out");
 }
 
-/// Transients of branches that run side by side are apart, whatever their order in the graph.
+/// Transients of parallel branches do not share memory, regardless of their order in the graph.
 #[test]
 fn branches_do_not_share_memory() {
     let bench = Bench::new();
@@ -154,7 +154,7 @@ fn branches_do_not_share_memory() {
         let options = PlanOptions { streams, ..PlanOptions::default() };
         graph.plan_with(options).unwrap().stats().arena_bytes / (4 * N as u64)
     };
-    // The three are the same work, and then one.
+    // The three branches are equal, so they are merged.
     assert_eq!((plan(None), plan(Some(1))), (1, 1));
     let mut graph = Graph::new();
     for (k, out) in outs.iter_mut().enumerate() {
@@ -198,7 +198,7 @@ fn a_transient_is_of_no_use_outside() {
         invalid(graph.transient::<u32>(&bench.device, 0)),
         "a transient of 0 bytes: device `sim` allows 1 to 1073741824"
     );
-    // What is read before it is written is zeroes, or refused.
+    // A transient that is read before it is written contains zeroes, or is refused.
     graph.copy(&zeroed, &mut out).unwrap();
     graph.fill(&mut zeroed, 5u32).unwrap();
     let mut plan = graph.plan().unwrap();
@@ -224,7 +224,7 @@ fn a_failure_takes_what_depends_on_it_and_nothing_else() {
         let mut more = bench.device.buffer::<u32>(N).unwrap();
         let fails = bench.fail();
         node(&mut all.graph, &map(bench), (&all.input, &mut lone, 4u32));
-        // In place on `left`, between its writer and its reader.
+        // Works in place on `left`, between its writer and its reader.
         let broken = node(&mut all.graph, &fails, (&mut all.left,));
         node(&mut all.graph, &map(bench), (&all.left, &mut more, 4u32));
         let _ = broken;
@@ -232,7 +232,7 @@ fn a_failure_takes_what_depends_on_it_and_nothing_else() {
         for _ in 0..2 {
             let done = submit(&mut plan, &bench.stream).unwrap();
             assert_poisoned(ended(&done));
-            // The failing node came after `both`, which had its result.
+            // The failing node comes after `both`, whose result is complete.
             bench.stream.acknowledge().unwrap();
             bench.stream.synchronize().unwrap();
             assert_eq!(all.out.to_vec().unwrap(), all.expected(), "{batching:?}");
@@ -250,7 +250,7 @@ fn a_failure_takes_what_depends_on_it_and_nothing_else() {
 fn a_branch_that_fails_takes_the_join_and_not_the_other_branch() {
     let all = diamond();
     let (bench, mut plan) = (&all.bench, all.graph.plan().unwrap());
-    // Begin, first, left, right, fill and both, on three streams: let the third that begins its work fail.
+    // Begin, first, left, right, fill and both, on three streams; the launch `right` fails.
     bench.sim.hold();
     let done = submit(&mut plan, &bench.stream).unwrap();
     bench.sim.fail_launch("right", fault());
@@ -260,7 +260,7 @@ fn a_branch_that_fails_takes_the_join_and_not_the_other_branch() {
     assert_eq!(all.left.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 2));
     assert_poisoned(all.right.to_vec());
     assert_poisoned(all.out.to_vec());
-    // Not acknowledged: it runs no more.
+    // The failure is not acknowledged, so no further run executes.
     assert_poisoned(ended(&submit(&mut plan, &bench.stream).unwrap()));
     bench.stream.acknowledge().unwrap();
     run(&mut plan, bench);
@@ -268,7 +268,7 @@ fn a_branch_that_fails_takes_the_join_and_not_the_other_branch() {
     assert_eq!(all.right.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 3));
 }
 
-/// What reads a result that failed in the run before may be submitted before what writes it anew.
+/// A node that reads a result that failed in the previous run may be submitted before the node that writes it again.
 #[test]
 fn a_submission_that_begins_early_runs_again_too() {
     let bench = Bench::new();
@@ -278,7 +278,7 @@ fn a_submission_that_begins_early_runs_again_too() {
     let mut graph = Graph::new();
     graph.fill(&mut out, 0u32).unwrap();
     node(&mut graph, &map.labeled("left", 0), (&input, &mut left, 2u32));
-    // One submission with the first and the last, which begins before that of `left`.
+    // The first and the last node share a submission, which starts before that of `left`.
     graph.fill(out.slice_mut(0..3).unwrap(), 0u32).unwrap();
     node(&mut graph, &mix, (&left, &input, &mut out));
     for batching in [Batching::Chains, Batching::None, Batching::Streams] {
@@ -306,7 +306,7 @@ fn a_run_that_is_not_submitted_in_full_ends() {
         (0..at).for_each(|_| bench.sim.pass_next(Op::Submit));
         bench.sim.fail_next(Op::Submit, full());
         assert!(matches!(submit(&mut plan, &bench.stream), Err(Error::OutOfMemory { .. })), "{at}");
-        // What waited for the rest has failed; nothing is stuck.
+        // What waited for the rest of the run has failed; nothing hangs.
         let _end = bench.stream.synchronize();
         bench.stream.acknowledge();
         run(&mut plan, bench);
@@ -322,7 +322,7 @@ fn a_run_that_is_not_submitted_in_full_ends() {
     run(&mut plan, bench);
 }
 
-/// A stream that takes one submission at a time gets its own behind all that they may wait for.
+/// A stream with a limit of one submission gets its part of a run after everything that the part may wait for.
 #[test]
 fn a_full_stream_does_not_wait_for_what_is_not_submitted() {
     let all = diamond();
@@ -350,7 +350,7 @@ fn a_plan_may_be_dropped_with_a_run_in_flight() {
     ended(&done).unwrap();
     all.bench.stream.synchronize().unwrap();
     assert_eq!(all.out.to_vec().unwrap(), all.expected());
-    // The end of each submission that has the arena: the last on `right`'s stream, and on ours.
+    // Ends of the submissions that use the arena: the last one on `right`'s stream, and the one on the run's stream.
     assert_eq!(all.right.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 3));
     assert_eq!(all.left.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 2));
     assert_eq!(all.bench.device.pool().stats().live_bytes, before);
@@ -367,7 +367,7 @@ fn batches_are_captured_with_their_events() {
     let mut first = bench.stream.command_buffer();
     let mut second = other.command_buffer();
     let [a, b, c] = &mut outs[..] else { unreachable!("three") };
-    // SAFETY: the kernel keeps within its arguments.
+    // SAFETY: the kernel stays within its arguments.
     #[allow(unsafe_code)]
     unsafe {
         first.launch(&map.labeled("a", 0), Grid::threads(N), (&input, &mut *a, 1u32)).unwrap();
@@ -385,7 +385,7 @@ fn batches_are_captured_with_their_events() {
     );
     let nodes = [graph.append(first).unwrap(), graph.append(second).unwrap()].concat();
     assert_eq!((nodes.len(), graph.len(), bench.sim.commands().len()), (3, 3, 0));
-    // `c` comes after `a` through the event, and not after `b`.
+    // `c` is ordered after `a` through the event, but not after `b`.
     assert!(
         invalid(graph.after(nodes[0], &[nodes[2]]))
             .contains("`a` (node 0) → `signal` (node 1) → `wait` (node 3) → `c` (node 4)")
@@ -412,7 +412,7 @@ fn batches_are_captured_with_their_events() {
     );
 }
 
-/// By way of the host, and in place where the other device can use the host's memory.
+/// Copies go through the host, in place if the other device can access host memory.
 #[test]
 fn copies_go_from_device_to_device() {
     let in_place = || Sim::with_caps(|caps| caps.limits.wrap_granule = Some(256));
@@ -444,7 +444,7 @@ fn there_and_back(ours: &Bench, theirs: &Bench, expected: [Route; 2]) {
         run(&mut plan, ours);
         assert_eq!(back.to_vec().unwrap(), mapped(&mapped(&start, 1), 2), "round {round}");
     }
-    // Nothing of one device reaches the other's commands.
+    // No command of a device refers to memory of the other.
     let of = |slice: &MemorySlice| std::sync::Arc::as_ptr(&slice.memory).cast::<()>();
     let targets = |bench: &Bench| -> Vec<_> {
         let commands = bench.sim.commands();
@@ -455,13 +455,13 @@ fn there_and_back(ours: &Bench, theirs: &Bench, expected: [Route; 2]) {
     };
     let (mine, yours) = (targets(ours), targets(theirs));
     assert!(mine.len() >= 6 && yours.len() == 6 && mine.iter().all(|memory| !yours.contains(memory)));
-    // A failure there comes back.
+    // A failure on the other device is reported here.
     theirs.sim.fail_next(Op::Execute, fault());
     assert_poisoned(ended(&submit(&mut plan, &ours.stream).unwrap()));
     assert_poisoned(back.to_vec());
     ours.stream.acknowledge().unwrap();
     run(&mut plan, ours);
-    // And one here does not begin there.
+    // After a failure here, the work on the other device does not start.
     ours.sim.fail_launch("map", fault());
     assert_poisoned(ended(&submit(&mut plan, &ours.stream).unwrap()));
     ours.stream.acknowledge().unwrap();

@@ -99,7 +99,7 @@ fn a_grid_without_threads_runs_nothing_in_order() {
     groups.wait().unwrap();
     assert!(empty.is_done() && first.is_done());
     assert_eq!(bench.sim.commands().len(), 1);
-    // The arguments are checked all the same.
+    // The arguments are validated nevertheless.
     invalid(launch(&kernel, &bench.stream, Grid::threads(0), (1u32,)));
     invalid(launch(&kernel, &bench.stream, Grid::threads(0).group(0), ()));
 }

@@ -141,7 +141,7 @@ fn a_notice_of_memory_pressure_empties_the_pool_until_it_is_over() {
     assert_eq!((idle(), device.health().of(Component::Memory)), (1, Status::Healthy));
 }
 
-/// Files of a folder stand for the system's; the watch is woken by time alone.
+/// Options with files of a folder in place of the system's. The watch polls, as there are no triggers.
 #[cfg(target_os = "linux")]
 fn watched(folder: &std::path::Path) -> WatchOptions {
     let (memory, thermal) = (vec![folder.join("none"), folder.join("memory")], folder.into());
@@ -157,7 +157,7 @@ fn a_watch_takes_notice_of_memory_pressure_and_ends_with_its_guard() {
     let options = watched(folder.path());
     assert!(matches!(bench.device.watch_memory(&options), Err(Error::Unsupported(_))));
     let stalls = |some: &str| {
-        // Renamed, so that it is never seen in part.
+        // Renamed into place, so that no partial content is read.
         std::fs::write(folder.path().join("new"), format!("some avg10={some} avg60=0.00")).unwrap();
         std::fs::rename(folder.path().join("new"), folder.path().join("memory")).unwrap();
     };
@@ -174,7 +174,7 @@ fn a_watch_takes_notice_of_memory_pressure_and_ends_with_its_guard() {
     while pool.stats().pressure != Pressure::Normal {
         thread::yield_now();
     }
-    // Its thread has ended when the drop returns, and with it the last handle on the device but this.
+    // When the drop returns, the watch's thread has ended and released its handle of the device.
     drop(watch);
     stalls("30.00");
     drop(bench.device.buffer::<u32>(1000).unwrap());
@@ -209,7 +209,7 @@ fn a_watch_takes_units_away_while_it_is_too_warm() {
     }
 }
 
-/// A thermal zone of the machine above its `passive` trip point of 80 °C.
+/// A thermal zone above its `passive` trip point of 80 °C.
 #[cfg(target_os = "linux")]
 fn warm_zone(folder: &std::path::Path) -> std::path::PathBuf {
     let zone = folder.join("thermal_zone0");
@@ -247,7 +247,7 @@ fn the_temperature_of_the_machine_is_none_of_a_gpu() {
     }
 }
 
-/// With the kernel's own files, where it has them: it takes the triggers, and the watch ends while it waits for them.
+/// With the kernel's own files, if there are any: the triggers are registered, and the watch ends while it waits for them.
 #[test]
 fn the_system_is_watched_or_says_why_not() {
     let bench = Bench::new();

@@ -10,10 +10,10 @@ use elinvar_conformance::sim::Sim;
 use parking_lot::Mutex;
 use support::{Bench, fault, invalid, launch, pointer, signature};
 
-/// What the launches of [`seeing`] have seen, in order.
+/// Grids that the launches of [`seeing`] have seen, in order.
 type Seen = Arc<Mutex<Vec<[u32; 3]>>>;
 
-/// `seen(device uint* out)`: notes the grid's threads, and leaves their sum.
+/// `seen(device uint* out)`: records the number of threads in each dimension of the grid, and writes their sum.
 fn seeing(bench: &Bench) -> (Kernel, Seen) {
     let seen = Seen::default();
     let noted = seen.clone();
@@ -143,7 +143,7 @@ fn the_host_waits_and_the_memory_stays() {
     let held = begin(&counts, &mut out).unwrap();
     drop(map);
     assert!(!held.is_done());
-    // A write of the host comes behind the launch, a dropped buffer lives until it has ended.
+    // A write by the host comes after the launch; a dropped buffer lives until the launch has ended.
     let of_host = std::thread::scope(|scope| {
         let writer = scope.spawn(|| counts.clone().write(&[50, 1, 1]));
         bench.sim.release();
@@ -155,7 +155,7 @@ fn the_host_waits_and_the_memory_stays() {
     bench.sim.hold();
     let last = begin(&counts, &mut out).unwrap();
     drop(counts);
-    // Of the same size: it would get the memory that was given back.
+    // An allocation of the same size would reuse the memory if it had been freed.
     let _other = buffer(&bench, &[1, 1, 1]);
     bench.sim.release();
     last.wait().unwrap();
@@ -214,7 +214,7 @@ fn what_is_run_again_reads_again() {
     assert_eq!(take(&seen), [[8, 1, 2], [16, 1, 2], [24, 1, 2], [32, 1, 2]]);
 }
 
-/// A graph knows that a launch reads its counts: it comes behind what writes them, also where they are a transient.
+/// A graph treats the counts as an input of the launch: the launch is ordered behind their writer, also if they are a transient.
 #[test]
 #[allow(unsafe_code)] // launches and runs
 fn graphs_order_by_the_counts() {
@@ -249,7 +249,7 @@ fn graphs_order_by_the_counts() {
     );
 }
 
-/// Two launches that differ in their counts alone are not duplicates; with the same counts they are.
+/// Launches that differ only in the memory of their counts are not merged; launches with the same counts are.
 #[test]
 #[allow(unsafe_code)] // launches and runs
 fn duplicates_have_the_same_counts() {

@@ -7,7 +7,7 @@
 fn main() {
     elinvar::serve_if_asked();
     let mut arguments = libtest_mimic::Arguments::from_args();
-    // One at a time: the last one counts what the process has open and in memory.
+    // One test at a time: the last one measures descriptors and memory of the process.
     arguments.test_threads = Some(1);
     libtest_mimic::run(&arguments, linux::trials()).exit();
 }
@@ -50,7 +50,7 @@ mod linux {
         ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name as Case)),*] };
     }
 
-    /// What holds for every kind of device.
+    /// Cases for every kind of device.
     const CASES: &[(&str, Case)] = cases![
         work_that_is_lost_is_done_again_behind_a_reset,
         a_deadline_ends_a_worker_that_stands_still,
@@ -98,7 +98,7 @@ mod linux {
         add: Kernel,
         wild: Kernel,
         forever: Kernel,
-        /// What endless loops wait for.
+        /// Endless loops run until it is set.
         flag: Buffer<u32>,
     }
 
@@ -118,7 +118,7 @@ mod linux {
             bench
         }
 
-        /// Has the worker load the kernels. One that stands still would not answer.
+        /// Makes the worker load the kernels, which a stopped worker could not do.
         fn load(&self) {
             let (input, mut out) = (self.buffer(0), self.buffer(0));
             let mut commands = self.device.stream().unwrap().command_buffer();
@@ -141,7 +141,7 @@ mod linux {
             let worker = self.worker();
             let status = Command::new("kill").args([name, &worker]).status().unwrap();
             assert!(status.success(), "kill {name}");
-            // One thread takes the signal, when it gets a processor, and has the others stop.
+            // One thread handles the signal when it is scheduled, and stops the others.
             while name == "-STOP" && !is_stopped(&worker) {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -155,14 +155,14 @@ mod linux {
             unsafe { self.add.launch(stream, grid, (out, input, k)) }.unwrap()
         }
 
-        /// A store to where there is nothing.
+        /// A store to an unmapped address.
         fn crash(&self, stream: &Stream, out: &mut Buffer<u32>) -> Completion {
             // SAFETY: the store ends the worker process and reaches no memory.
             #[allow(unsafe_code)]
             unsafe { self.wild.launch(stream, Grid::threads(1), (out, 64_u64)) }.unwrap()
         }
 
-        /// Work that ends at a deadline only.
+        /// Work that ends only at its deadline.
         fn endless(&self, stream: &Stream, out: &mut Buffer<u32>, after: Duration) -> Completion {
             let mut flag = self.flag.clone();
             let mut commands = stream.command_buffer();
@@ -200,7 +200,7 @@ mod linux {
         })
     }
 
-    /// A GPU's driver says what a kernel did; of the processor it is known how the worker ended.
+    /// Whether the error reports the crash. The driver of a GPU reports the fault; for the CPU only the way the worker ended is known.
     fn is_crash(kind: DeviceKind, error: &Error) -> bool {
         let text = error.to_string();
         let (is_it, deed) = match kind {
@@ -210,7 +210,7 @@ mod linux {
         is_it && text.contains(deed) && text.contains("kernel `wild`")
     }
 
-    /// The error of what a crash left.
+    /// Whether the error is that of a crash, or a consequence of it.
     fn is_after_crash(kind: DeviceKind, error: &Error) -> bool {
         is_crash(kind, error) || matches!(error, Error::Poisoned(cause) if is_crash(kind, cause))
     }
@@ -226,7 +226,7 @@ mod linux {
         let (input, mut out, mut last) = (bench.buffer(1), bench.buffer(0), bench.buffer(0));
         bench.add(&stream, &mut out, &input, 0).wait().unwrap();
         let before = bench.worker();
-        // Stopped, it cannot have ended the work before it is killed.
+        // A stopped worker cannot complete the work before it is killed.
         bench.signal("-STOP");
         let lost = bench.add(&stream, &mut out, &input, 10);
         let behind = bench.add(&stream, &mut last, &out, 100);
@@ -235,7 +235,7 @@ mod linux {
         behind.wait().unwrap();
         assert_eq!((out.to_vec().unwrap(), last.to_vec().unwrap()), (vec![11; LENGTH], vec![111; LENGTH]));
         assert_ne!(bench.worker(), before);
-        // Without a reset it is given up; the device is there all the same.
+        // Without a reset the work is given up; the device remains usable.
         let policy = RecoveryPolicy { resets: 0, ..RecoveryPolicy::of(&bench.device) };
         let stream = bench.device.stream_recovering(policy).unwrap();
         bench.signal("-STOP");
@@ -266,14 +266,14 @@ mod linux {
         let bytes = |device: &Device| device.buffer::<u8>(3 << 20);
         let first = bytes(&device).unwrap();
         assert!(matches!(bytes(&device), Err(Error::OutOfMemory { .. })));
-        // What is idle in the pool is given back for it.
+        // Idle memory in the pool is freed for the allocation.
         drop(first);
         let other = device.buffer::<u8>(2 << 20).unwrap();
         drop(other);
         bytes(&device).unwrap();
     }
 
-    /// The policy that suits the device, as it is.
+    /// The default policy of the device, unchanged.
     fn a_crash_under_the_usual_policy_leaves_the_device_usable(kind: DeviceKind) {
         let bench = Bench::new(kind);
         let policy = RecoveryPolicy::of(&bench.device);
@@ -296,13 +296,13 @@ mod linux {
         for error in [out.to_vec().unwrap_err(), behind.to_vec().unwrap_err()] {
             assert!(is_after_crash(kind, &error), "{error}");
         }
-        // It has had its second try, in a worker of its own.
+        // It had its second attempt in a worker of its own.
         let decided = decisions(&bench.device);
         assert_eq!(actions(&bench.device), [Action::Reset, Action::GiveUp], "{decided:?}");
         assert!(matches!(bench.device.breaker().state(), BreakerState::Closed));
-        // All memory is what it was, also that which the host does not see.
+        // All memory is unchanged, including memory that the host cannot access.
         assert_eq!((kept.to_vec().unwrap(), private.to_vec().unwrap()), (vec![1; LENGTH], vec![2; LENGTH]));
-        // The next submissions work, here once the failure is acknowledged.
+        // The next submissions work, on the failed stream after acknowledgment.
         bench.add(&plain, &mut behind, &private, 10).wait().unwrap();
         assert_eq!(behind.to_vec().unwrap(), [12; LENGTH]);
         assert!(is_after_crash(kind, &stream.acknowledge().unwrap()));
@@ -310,14 +310,14 @@ mod linux {
         assert_eq!(out.to_vec().unwrap(), [112; LENGTH]);
     }
 
-    /// What was in flight beside a kernel that crashes is done again, also when the next attempts crash together, and work without recovery
-    /// that has a new worker already goes on there.
+    /// Work in flight beside a kernel that crashes is retried, even if retries are hit by further crashes. Work without recovery continues
+    /// on the new worker.
     fn work_beside_a_crash_is_done_again(kind: DeviceKind) {
         let bench = Bench::new(kind);
         let policy = RecoveryPolicy::of(&bench.device);
-        // Else it would keep work from the device for a while.
+        // Otherwise the open breaker would refuse work for a while.
         bench.device.breaker().set_limits(BreakerLimits { failures: 1000, ..Default::default() });
-        // What crashes has a second try, which the other's may have company of again.
+        // The crashing work gets a second attempt, which may again hit the other stream's retry.
         let patient = RecoveryPolicy { attempts: 8, resets: 4, ..policy.clone() };
         let [crashes, beside] =
             [policy, patient].map(|policy| bench.device.stream_recovering(policy).unwrap());
@@ -329,7 +329,7 @@ mod linux {
             let crash = bench.crash(&crashes, &mut junk);
             let done = bench.add(&beside, &mut out, &input, k);
             bench.signal("-CONT");
-            // Beside other kernels a GPU's driver cannot tell whose fault it was.
+            // If several kernels run, a GPU's driver cannot attribute the fault.
             let error = crash.wait().unwrap_err();
             assert!(is_lost(&error) || is_crash(kind, &error), "{error}");
             crashes.acknowledge();
@@ -389,7 +389,7 @@ mod linux {
         let (kept, mut out, mut beside) = (bench.buffer(5), bench.buffer(0), bench.buffer(0));
         bench.endless(&stream, &mut out, Duration::from_millis(1)).wait().unwrap_err();
         stream.acknowledge();
-        // That has ended the worker of a GPU.
+        // On a GPU, this has ended the worker.
         bench.expect_computes();
         let before = bench.worker();
         bench.signal("-STOP");
@@ -397,7 +397,7 @@ mod linux {
         let late = bench.endless(&stream, &mut out, Duration::from_millis(5));
         assert!(matches!(late.wait(), Err(Error::Timeout(_))));
         assert!(is_lost(&lost.wait().unwrap_err()));
-        // What was not written is an error to read, with the cause; all else is what it was.
+        // Reading what was not written is an error that names the cause; all other memory is unchanged.
         assert!(is_lost(&beside.to_vec().unwrap_err()));
         assert_eq!(kept.to_vec().unwrap(), [5; LENGTH]);
         other.acknowledge();
@@ -424,7 +424,7 @@ mod linux {
         assert_eq!(private.to_vec().unwrap(), [3; LENGTH]);
     }
 
-    /// What a GPU runs cannot be stopped, so the worker is ended, and other work has a new one.
+    /// A running GPU kernel cannot be stopped, so the worker is ended, and other work gets a new one.
     fn a_deadline_ends_an_endless_loop_with_the_worker(kind: DeviceKind) {
         let bench = Bench::new(kind);
         let (before, stream, mut out) = (bench.worker(), bench.device.stream().unwrap(), bench.buffer(0));
@@ -436,7 +436,7 @@ mod linux {
         assert_eq!(kept.to_vec().unwrap(), [5; LENGTH]);
     }
 
-    /// The device's memory and the pages beside it are the host's: each worker goes on with what the one before left.
+    /// The device's memory and its host pages belong to the host process: each worker continues with what the previous one left.
     fn managed_memory_is_in_step_across_workers(kind: DeviceKind) {
         let bench = Bench::new(kind);
         let stream = bench.device.stream().unwrap();
@@ -449,12 +449,12 @@ mod linux {
             assert_eq!(data.to_vec().unwrap(), [expected; LENGTH]);
             bench.add(&stream, &mut private, &data, 1).wait().unwrap();
             bench.signal("-KILL");
-            // Read through a stage, by another worker.
+            // The read goes through staging memory, in another worker.
             assert_eq!(private.to_vec().unwrap(), [expected + 1; LENGTH]);
             bench.add(&stream, &mut data, &private, 2).wait().unwrap();
             assert_eq!((data.gpu_address().unwrap(), private.gpu_address().unwrap()), at);
         }
-        // More than the stage has, with an end that is not a whole piece of it.
+        // Larger than the staging memory, and not a multiple of its size.
         let numbers: Vec<u32> = (0..(9 << 20) / 4 + 7).collect();
         let mut large = bench.device.buffer_in::<u32>(numbers.len(), Storage::Private).unwrap();
         assert!(large.to_vec().unwrap().iter().all(|x| *x == 0), "new memory is zero");
@@ -463,7 +463,7 @@ mod linux {
         assert_eq!(large.to_vec().unwrap(), numbers);
     }
 
-    /// A read that a crash comes into is done by another worker.
+    /// A read that is interrupted by a crash is completed by another worker.
     fn memory_is_read_beside_crashes(kind: DeviceKind) {
         let bench = Bench::new(kind);
         let stream = bench.device.stream().unwrap();
@@ -490,7 +490,7 @@ mod linux {
         });
     }
 
-    /// 2,000 buffers of 4 KiB are 8 MiB of device memory, which a limit of 12 MiB has room for; each has its own content.
+    /// 2,000 buffers of 4 KiB need 8 MiB of device memory, which fits the limit of 12 MiB; each has its own content.
     fn small_buffers_share_granules(kind: DeviceKind) {
         let options = IsolatedOptions { kind, memory: Some(12 << 20), ..Default::default() };
         let bench = Bench::on(Device::isolated_with(&options).unwrap());
@@ -505,7 +505,7 @@ mod linux {
                 stream.synchronize().unwrap();
                 bench.signal("-KILL");
             }
-            // Every second one goes, and others come in its place.
+            // Every second buffer is freed, and its memory is reused.
             let mut at = 0;
             buffers.retain(|_| {
                 at += 1;
@@ -523,7 +523,7 @@ mod linux {
             drop((buffers, others));
             bench.device.pool().trim(0);
         }
-        // All of it is one piece again.
+        // All memory is one free block again.
         let mut whole = bench.device.buffer_in::<u32>(10 << 18, Storage::Private).unwrap();
         stream.fill(&mut whole, 7).unwrap();
         assert!(whole.to_vec().unwrap().iter().all(|x| *x == 7));
@@ -541,7 +541,7 @@ mod linux {
         assert!(matches!(refused, Err(Error::InvalidArgument(why)) if why.contains("1000")));
     }
 
-    /// What a kernel keeps for its threads is the worker's private memory.
+    /// Values that a kernel keeps per thread use the worker's private memory.
     fn private_memory_has_its_limit(kind: DeviceKind) {
         const LIMIT: u64 = 160 << 20;
         let options =
@@ -561,7 +561,7 @@ mod linux {
         let error = ended.unwrap_err();
         assert!(matches!(error, Error::OutOfMemory { requested, .. } if requested >= 256 << 20), "{error}");
         stream.acknowledge();
-        // The worker has gone on, within its limit.
+        // The worker has continued, within its limit.
         bench.expect_computes();
         assert_eq!(bench.worker(), before);
         let status = std::fs::read_to_string(format!("/proc/{before}/status")).unwrap();
@@ -605,18 +605,18 @@ mod linux {
         assert!(matches!(&error, Error::Fault(fault) if fault.message.contains('7')), "{error}");
     }
 
-    /// Descriptors that this process has open.
+    /// Number of open descriptors of this process.
     fn descriptors() -> usize {
         std::fs::read_dir("/proc/self/fd").unwrap().count()
     }
 
-    /// Bytes that this process has in memory.
+    /// Resident memory of this process in bytes.
     fn resident() -> u64 {
         let status = std::fs::read_to_string("/proc/self/statm").unwrap();
         status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     }
 
-    /// Work of the processor in this process, over and over, with every element checked.
+    /// Runs work on the CPU in this process repeatedly, and checks every element.
     fn work_beside(stop: &AtomicBool, rounds: &AtomicU64) {
         let bench = Bench::on(Device::cpu().unwrap());
         let stream = bench.device.stream().unwrap();
@@ -628,7 +628,7 @@ mod linux {
         }
     }
 
-    /// One fault, and what is there after it.
+    /// Causes one fault, and checks the state after it.
     fn round(bench: &Bench, kept: &Buffer<u32>, fault: u64) {
         let (stream, other) = (bench.device.stream().unwrap(), bench.device.stream().unwrap());
         let (mut out, mut beside) = (bench.buffer(0), bench.buffer(0));
@@ -645,7 +645,7 @@ mod linux {
                 bench.endless(&stream, &mut out, Duration::from_millis(1)).wait()
             }
             3 => {
-                // Which of the worker's threads takes it, and when, is the system's choice.
+                // The system decides which thread of the worker handles the signal, and when.
                 let done = bench.endless(&stream, &mut out, Duration::from_secs(3600));
                 bench.signal("-TRAP");
                 done.wait()
@@ -661,7 +661,7 @@ mod linux {
         let error = ended.expect_err("a fault");
         let is_fault = matches!(error, Error::Timeout(_) | Error::Fault(_));
         assert!(is_lost(&error) || is_fault, "fault {fault}: {error}");
-        // Others' work has a new worker at once, this stream's once it is acknowledged.
+        // Work of other streams has a new worker at once; work of this stream after acknowledgment.
         bench.add(&other, &mut beside, kept, 2).wait().unwrap();
         assert!(stream.acknowledge().is_some());
         bench.add(&stream, &mut out, &beside, 3).wait().unwrap();
@@ -677,9 +677,9 @@ mod linux {
         let (stop, worked) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let beside = scope.spawn(|| work_beside(&stop, &worked));
-            // Whatever happens, the other thread ends.
+            // The other thread must end in any case.
             let faults = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                // The fourth first: it has the worker load what the second launches on one that stands still.
+                // Fault 4 is first: it makes the worker load the kernels that fault 2 launches on a stopped worker.
                 [4, 0, 1, 2, 3, 5].into_iter().for_each(|fault| round(&bench, &kept, fault));
                 let (open, memory) = (descriptors(), resident());
                 let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

@@ -13,7 +13,7 @@ use elinvar::{
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, invalid, pointer, signature};
 
-/// A kernel that is fastest with 128 threads in a group.
+/// A kernel that is fastest with 128 threads per threadgroup.
 fn likes_128(bench: &Bench) -> Kernel {
     let data = pointer("data", Scalar::U32, Access::ReadWrite);
     bench.declare(signature("likes_128", vec![data]), |launch| {
@@ -58,7 +58,7 @@ fn a_size_is_measured_and_used() {
     assert_eq!((flat.volume(), tuned.volume()), (256, 128));
 }
 
-/// Two bundles with a kernel of one name: each source has its own sizes, and they are those of the text that was packed.
+/// Two bundles with kernels of the same name: sizes are stored per source, and belong to the text that was packed.
 #[test]
 fn a_source_from_a_bundle_has_the_sizes_of_its_text() {
     let bench = Bench::new();
@@ -77,7 +77,7 @@ fn a_source_from_a_bundle_has_the_sizes_of_its_text() {
     assert_eq!(group(&kernel(&b), 5000), [256, 1, 1]);
 }
 
-/// A device that has learned, and the file.
+/// A device with a measured threadgroup size, and its profile saved to `path`.
 fn learned(path: &Path) -> Bench {
     let bench = Bench::new();
     tune(&bench, &likes_128(&bench), Grid::threads(5000)).unwrap();
@@ -98,7 +98,7 @@ fn another_process_takes_it_over() {
     assert_eq!(group(&kernel, 5000), [256, 1, 1]);
     let taken = next.device.restore_tuning(&path).unwrap();
     assert_eq!(group(&kernel, 5000), [128, 1, 1], "the first launch has it");
-    // Three of 10 kB, one of 70 kB and the one of `tune`.
+    // Three blocks of 10 kB, one of 70 kB and that of `tune`.
     let before = next.device.pool().stats();
     assert_eq!((taken.sizes, taken.blocks, before.idle_blocks), (1, 5, 5));
     let buffers: Vec<_> = (0..3).map(|_| next.device.buffer::<u8>(10_000).unwrap()).collect();
@@ -106,10 +106,10 @@ fn another_process_takes_it_over() {
     let stats = next.device.pool().stats();
     assert_eq!((stats.misses, stats.hits), (before.misses, before.hits + 4), "the pool is warm");
     assert!(buffers.iter().chain([&private]).all(|b| b.to_vec().unwrap().iter().all(|byte| *byte == 0)));
-    // A second time there is nothing to make.
+    // A second restore has nothing to allocate.
     drop((buffers, private));
     assert_eq!(next.device.restore_tuning(&path).unwrap().blocks, 0);
-    // Within the limits of the pool.
+    // The limits of the pool apply.
     let small = Bench::new();
     let limits = small.device.pool().limits();
     small.device.pool().set_limits(elinvar::PoolLimits { idle_bytes: 25_000, ..limits });
@@ -173,7 +173,7 @@ fn files_of_others_and_no_files_are_refused() {
     assert!(
         matches!(&unwritten, Err(Error::Environment(text)) if text.starts_with("cannot write the tuning cache"))
     );
-    // Nothing of an unfinished file is left.
+    // No partially written file is left.
     let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
     assert_eq!(files, ["learned"]);
 }

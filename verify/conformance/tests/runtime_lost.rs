@@ -15,14 +15,14 @@ use elinvar_conformance::sim::{Op, Sim};
 use support::recovery::{actions, double, failing, in_and_out, outside, policy, words};
 use support::{Bench, launch, pointer, signature};
 
-/// One test at a time looks at the threads of the process.
+/// Serializes the tests that count the threads of the process.
 static THREADS: Mutex<()> = Mutex::new(());
 
 fn unstoppable() -> Bench {
     Bench::on(Sim::with_caps(|caps| caps.features.stops_at = StopsAt::Never))
 }
 
-/// Work on `stream` that runs until it is told and whose deadline is past, so that the device is lost; what tells it.
+/// Loses the device: submits work that ignores its deadline and runs until the returned sender is used.
 fn lose(bench: &Bench, stream: &Stream) -> (Completion, Sender<()>) {
     let (begun, has_begun) = channel();
     let (go_on, may_go_on) = channel::<()>();
@@ -47,11 +47,11 @@ fn is_lost<T>(result: Result<T, Error>) -> bool {
     matches!(result, Err(Error::DeviceLost(_)))
 }
 
-/// Threads of streams that recover, by the first 15 characters of their name, which is what Linux keeps.
+/// Number of threads of recovering streams. Linux keeps the first 15 characters of a thread's name.
 #[cfg(target_os = "linux")]
 fn recovery_threads() -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
-        // A thread may end while this looks.
+        // A thread may end in the meantime.
         std::fs::read_to_string(task.unwrap().path().join("comm")).ok()
     });
     names.filter(|name| name.starts_with("elinvar-recover")).count()
@@ -67,7 +67,7 @@ fn a_recovering_stream_ends_with_its_device() {
     let event = bench.device.event().unwrap();
     let mut data = bench.device.buffer::<u32>(4).unwrap();
     let (late, go_on) = lose(&bench, &stream);
-    // Either the device is not lost yet, and this ends with it, or it is refused.
+    // Either the device is not lost yet and the work ends with it, or the submission is refused.
     let behind = stream.fill(&mut data, 1);
     let signal = stream.signal(&event, 1);
     assert!(matches!(late.wait(), Err(Error::Timeout(text)) if text.starts_with("kernel `endless`")));
@@ -111,13 +111,13 @@ fn a_recovering_stream_goes_on_after_the_reset() {
     assert_eq!(data.to_vec().unwrap(), [3; 4]);
 }
 
-/// What was told to have failed is not done all the same when the device is back.
+/// Work reported as failed does not run after a reset.
 #[test]
 fn work_that_waits_for_another_attempt_ends_and_is_not_tried_again() {
     let bench = unstoppable();
     let forever = RecoveryPolicy { backoff: Duration::MAX, longest: Duration::MAX, ..policy(&bench.device) };
     bench.device.trace().start(1000);
-    // The device knows of all of them.
+    // The device is informed about both streams.
     let [stream, later] = [(); 2].map(|()| bench.device.stream_recovering(forever.clone()).unwrap());
     let (mut a, mut b) = in_and_out(&bench.device);
     bench.sim.fail_next(Op::Execute, outside());
@@ -144,7 +144,7 @@ fn work_that_waits_for_another_attempt_ends_and_is_not_tried_again() {
     }
 }
 
-/// A device whose `double` adds a hundred.
+/// A device whose kernel `double` also adds 100.
 fn elsewhere() -> Bench {
     let other = unstoppable();
     let args = vec![pointer("in", Scalar::U32, Access::Read), pointer("out", Scalar::U32, Access::ReadWrite)];
@@ -155,7 +155,7 @@ fn elsewhere() -> Bench {
     other
 }
 
-/// Work of `stream` that is on the other device, which holds it.
+/// Work of `stream` that is rerun on the other device, which is held.
 fn runs_elsewhere(bench: &Bench, other: &Bench, stream: &Stream) -> (Completion, elinvar::Buffer<u32>) {
     let double = double(bench, &failing(1), outside());
     let (a, mut b) = in_and_out(&bench.device);
@@ -181,7 +181,7 @@ fn what_runs_elsewhere_is_not_brought_back_to_a_device_that_was_lost() {
     stream.acknowledge();
     b.write(&[7, 8, 9]).unwrap();
     other.sim.release();
-    // The stream's thread is done with the first when this has ended.
+    // When this has ended, the stream's thread has finished the first work.
     stream.synchronize().unwrap();
     assert_eq!(b.to_vec().unwrap(), [7, 8, 9]);
 }
@@ -193,7 +193,7 @@ fn what_runs_elsewhere_fails_when_that_device_is_lost() {
     let policy = RecoveryPolicy { attempts: 1, rerun, ..policy(&bench.device) };
     let stream = bench.device.stream_recovering(policy).unwrap();
     let (done, _b) = runs_elsewhere(&bench, &other, &stream);
-    // What is held has not begun, and cannot be stopped either.
+    // Held work has not begun, but cannot be stopped either.
     let mut command_buffer = other.stream.command_buffer();
     command_buffer.deadline(Duration::ZERO).unwrap();
     assert!(matches!(command_buffer.submit().unwrap().wait(), Err(Error::Timeout(_))));
@@ -214,7 +214,7 @@ fn who_waits_for_room_on_a_stream_of_a_lost_device_is_told() {
     go_on.send(()).unwrap();
 }
 
-/// What the device alone has, looked at when the driver's reset is over and the runtime does not know yet.
+/// Access to memory of the device after the driver's reset and before the runtime has noted it.
 #[test]
 fn nothing_is_seen_of_a_device_while_it_is_reset() {
     let bench = Bench::on(Sim::discrete());
@@ -245,7 +245,7 @@ fn nothing_is_seen_of_a_device_while_it_is_reset() {
     shared.write(&[0; 3]).unwrap();
 }
 
-/// The driver's reset goes through in the middle of a read, which then has what the reset has left.
+/// The driver's reset completes in the middle of a read, so that the read returns the content after the reset.
 #[test]
 fn a_read_that_a_reset_comes_into_is_an_error() {
     for host in [HostAccess::Never, HostAccess::ReadWrite] {

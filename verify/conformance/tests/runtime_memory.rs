@@ -320,7 +320,7 @@ fn handles_on_one_device_share_its_pool() {
     assert_eq!(Device::new(Sim::new()).pool().stats().misses, 0, "another device, another pool");
 }
 
-/// Pages of the host, which say when they are dropped.
+/// Pages of the host that record when they are dropped.
 struct Pages {
     words: *mut u32,
     dropped: Arc<AtomicBool>,
@@ -373,7 +373,7 @@ fn memory_of_the_host_is_used_in_place() {
     let (mut pages, dropped) = Pages::new();
     pages.as_mut()[0] = 41;
     let address = pages.words;
-    // SAFETY: the pages do not move, and nobody else has them.
+    // SAFETY: the pages do not move, and no other code uses them.
     let mut data = unsafe { bench.device.buffer_no_copy::<u32>(pages) }.unwrap();
     assert_eq!((data.len(), data.storage()), (2048, Storage::Shared));
     assert_eq!(data.map().unwrap().as_ptr(), address.cast_const(), "in place");
@@ -401,18 +401,18 @@ fn memory_of_the_host_is_used_in_place() {
 #[allow(unsafe_code)] // lends memory of the host
 fn memory_of_the_host_that_does_not_fit_is_refused() {
     let (pages, dropped) = Pages::new();
-    // SAFETY: the pages do not move, and nobody else has them.
+    // SAFETY: the pages do not move, and no other code uses them.
     let refused = unsafe { Device::new(Sim::discrete()).buffer_no_copy::<u32>(pages) };
     assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
     assert!(dropped.load(Ordering::SeqCst), "the owner is not kept");
-    // SAFETY: the numbers do not move, and nobody else has them.
+    // SAFETY: the numbers do not move, and no other code uses them.
     let text = invalid(unsafe { Device::new(Sim::new()).buffer_no_copy(vec![0u32; 3]) });
     assert!(text.contains("12 bytes") && text.contains("4096"), "{text}");
     let device = Device::new(Sim::new());
     let limit = device.caps().limits.max_buffer_bytes;
-    // Zeroed pages that nobody touches take no memory.
+    // Zeroed pages that are not touched take no memory.
     let large = vec![0_u8; usize::try_from(limit).unwrap() + 4096];
-    // SAFETY: the bytes do not move, and nobody else has them.
+    // SAFETY: the bytes do not move, and no other code uses them.
     let text = invalid(unsafe { device.buffer_no_copy(large) });
     assert!(text.contains(&format!("{} bytes", limit + 4096)) && text.contains(&limit.to_string()), "{text}");
 }

@@ -1,5 +1,5 @@
-//! Recovery over injected faults of the Metal stand-in: command buffers that fail, at any point of a chain of launches, on a recovering
-//! stream. The faults are planned in the environment, so each case is a process of its own.
+//! Recovery from injected faults of the Metal stand-in: command buffers fail at arbitrary points of a chain of launches on a recovering
+//! stream. The environment specifies the faults, so each case runs in a process of its own.
 #![cfg(elinvar_apple)]
 
 use std::process::Command;
@@ -70,7 +70,7 @@ impl Bench {
         self.device.trace().events().into_iter().filter_map(decision).collect()
     }
 
-    /// Each launch adds its number to what the one before it has written; all are submitted before the first is waited for.
+    /// Each launch adds its number to the output of the previous one; all are submitted before the first wait.
     fn chain(&self, stream: &Stream) {
         let mut buffers: Vec<Buffer<u32>> = (0..=LAUNCHES).map(|_| self.device.buffer(N).unwrap()).collect();
         buffers[0].write(&(0..N as u32).collect::<Vec<_>>()).unwrap();
@@ -95,7 +95,7 @@ impl Bench {
     }
 }
 
-/// Command buffers that fail, by a generator: farther apart than the driver commits ahead, so that each is a failure of its own.
+/// Pseudorandom faults of command buffers. They are farther apart than the driver commits ahead, so each is a separate failure.
 fn faults(seed: u64) -> String {
     let mut state = seed;
     let mut random = |below: u64| {
@@ -106,7 +106,7 @@ fn faults(seed: u64) -> String {
     let planned = (0..FAILURES).map(|_| {
         at += 9 + random(3);
         let code = CODES[random(2) as usize];
-        // Before any encoder, or within the first.
+        // Before the first encoder, or within it.
         let encoder = if random(2) == 0 { "-1" } else { "0" };
         format!("execution:{at}:{code}:{encoder}")
     });

@@ -77,14 +77,14 @@ fn the_trace_has_copies_events_refusals_and_failures() {
 }
 
 trait Refused {
-    /// Adds a launch that is refused, submits the rest, and gives the refusal.
+    /// Adds a launch that is refused and submits the rest; returns the refusal.
     fn submit_refused(self, bench: &Bench) -> Result<(), Error>;
 }
 
 impl Refused for elinvar::CommandBuffer {
     fn submit_refused(mut self, bench: &Bench) -> Result<(), Error> {
         let kernel = bench.kernel(vec![]);
-        // SAFETY: it is refused.
+        // SAFETY: the call is refused and has no effect.
         #[allow(unsafe_code)]
         let refused = unsafe { self.launch(&kernel, Grid::threads(1), (1u32,)) };
         self.submit()?.wait()?;
@@ -100,7 +100,7 @@ fn the_trace_keeps_the_last_events() {
     for _ in 0..5 {
         bench.stream.fill(&mut data, 1).unwrap().wait().unwrap();
     }
-    // Six to a fill: acquire, fill, end, commit, complete, release.
+    // Six steps per fill: acquire, fill, end, commit, complete, release.
     assert_eq!((names(&bench.device).len(), bench.device.trace().lost()), (12, 18));
     let fills = bench.device.trace().stats();
     assert_eq!((fills["fill"].count, fills["release"].count), (2, 2));
@@ -125,7 +125,7 @@ fn a_recording_is_submitted_again_and_again() {
     let mut data = bench.device.buffer_with_data(&[10u32]).unwrap();
     let mut copy = bench.device.buffer::<u32>(1).unwrap();
     let mut command_buffer = bench.stream.command_buffer();
-    // SAFETY: the kernel keeps within its argument.
+    // SAFETY: the kernel stays within its argument.
     #[allow(unsafe_code)]
     unsafe {
         command_buffer.launch(&increment, Grid::threads(1), (&mut data,)).unwrap();
@@ -304,7 +304,7 @@ fn what_has_not_begun_in_time_does_not_run() {
     command_buffer.fill(&mut data, 5).unwrap();
     command_buffer.deadline(Duration::ZERO).unwrap();
     let done = command_buffer.submit().unwrap();
-    // The deadline of another, later, has passed when it ends: so has that of the first.
+    // When a later submission has passed its own deadline, so has the first.
     let mut other = bench.device.stream().unwrap().command_buffer();
     other.deadline(Duration::from_millis(1)).unwrap();
     let other = other.submit().unwrap();
@@ -340,7 +340,7 @@ fn a_device_that_cannot_stop_what_runs_is_lost_and_keeps_the_memory() {
     command_buffer.signal(&event, 1);
     let late = command_buffer.submit().unwrap();
     has_begun.recv().unwrap();
-    // Where the deadline has passed by now, they are refused with the same.
+    // If the deadline has already passed, these submissions are refused with the same error.
     let behind = bench.stream.command_buffer().submit();
     let waits = other.wait_for(&event, 1);
     assert!(matches!(late.wait(), Err(Error::Timeout(text)) if text.starts_with("kernel `endless`")));
@@ -362,8 +362,8 @@ fn a_device_that_cannot_stop_what_runs_is_lost_and_keeps_the_memory() {
     assert_eq!(z.to_vec().unwrap(), [9; 5]);
 }
 
-/// Runs this very test as a process of its own, which ends while one launch runs, one waits for an event, one for the
-/// first and one for its next attempt.
+/// Reruns this test in a child process that exits while one launch runs, one waits for an event, one waits for the first, and one waits for
+/// its next attempt.
 #[test]
 fn a_process_ends_with_work_pending() {
     const CHILD: &str = "ELINVAR_TEST_ENDS_WITH_WORK_PENDING";

@@ -1,5 +1,5 @@
-//! Primitives that a device does not get done, and the others that there are; with `ELINVAR_APPLE_PROFILE=apple9,apple7,apple1`, of
-//! which the last has no library.
+//! Primitives that a device fails to compute, and reruns on the other devices. Runs with `ELINVAR_APPLE_PROFILE=apple9,apple7,apple1`; the
+//! last has no library of primitives.
 #![cfg(elinvar_apple)]
 
 mod support;
@@ -13,7 +13,7 @@ use support::recovery::decisions;
 
 const SIDE: u32 = 24;
 const COUNT: usize = (SIDE * SIDE) as usize;
-/// The stand-in's number of what fails when a command buffer runs.
+/// The stand-in's number of the site of failures during execution.
 const EXECUTION: u32 = 7;
 /// `MTLCommandBufferErrorInternal`.
 const INTERNAL: isize = 1;
@@ -25,19 +25,19 @@ unsafe extern "C" {
     fn objc_release(object: *mut c_void);
 }
 
-/// The devices are the process's, and so is what they are told.
+/// The devices, and the faults injected into them, are global to the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Those of the profiles, in their order.
+/// The devices of the profiles, in the same order.
 fn devices() -> [Device; 3] {
     let all = Device::all().unwrap().into_iter().filter(|device| device.kind() == DeviceKind::Metal);
     all.collect::<Vec<_>>().try_into().expect("ELINVAR_APPLE_PROFILE=apple9,apple7,apple1")
 }
 
-/// Let the next command buffers of the first device fail.
+/// Makes the next `count` command buffers of the first device fail.
 #[allow(unsafe_code)] // the stand-in's C functions
 fn fail(count: u64) {
     // SAFETY: it is a device, given back below.
@@ -52,7 +52,7 @@ fn product() -> Primitive {
     Primitive::MatMul(MatMul::packed(Float::F32, SIDE, SIDE, SIDE))
 }
 
-/// Two factors, so that the product's element is the number of its column times `3 * SIDE`, and room for it.
+/// Two factors and a buffer for their product, whose elements are the column index times `3 * SIDE`.
 fn matrices(device: &Device) -> [Buffer<f32>; 3] {
     let column = |i: usize| (i % SIDE as usize) as f32;
     let columns = device.buffer_with_data(&std::array::from_fn::<f32, COUNT, _>(column)).unwrap();
@@ -67,7 +67,7 @@ fn expected() -> Vec<f32> {
     (0..COUNT).map(|i| (i % SIDE as usize) as f32 * 3.0 * SIDE as f32).collect()
 }
 
-/// A stream whose work is tried once, and then by another device.
+/// A stream whose work has one attempt, and is then rerun on another device.
 fn stream(device: &Device, other: &Device) -> Stream {
     device.trace().start(1000);
     let rerun = Some(other.clone());
@@ -86,7 +86,7 @@ fn primitives_of_a_failing_device_are_computed_by_another() {
     assert_eq!(result.to_vec().unwrap(), expected());
     let decisions = decisions(&device);
     assert!(matches!(&decisions[..], [(Action::Rerun, why)] if why.contains(other.name())), "{decisions:?}");
-    // The device itself goes on.
+    // The device itself remains usable.
     result.fill(-1.0).unwrap();
     stream.primitive(&product(), (&a, &b, &mut result)).unwrap().wait().unwrap();
     assert_eq!(result.to_vec().unwrap(), expected());

@@ -11,7 +11,7 @@ use elinvar::{
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, signature};
 
-/// Without waits.
+/// Three attempts without delays.
 fn policy(device: &Device) -> RecoveryPolicy {
     RecoveryPolicy { backoff: Duration::ZERO, attempts: 3, ..RecoveryPolicy::of(device) }
 }
@@ -55,7 +55,7 @@ fn out_of_memory_trims_the_pool_before_the_next_attempt() {
     let policy = policy(&bench.device);
     drop(bench.device.buffer::<u32>(1000).unwrap());
     bench.device.trace().start(100);
-    // Opening a queue takes memory too, and the pool knows nothing of it.
+    // Opening a queue uses memory as well, of which the pool has no record.
     bench.sim.fail_next(Op::Queue, full());
     bench.device.recover(&policy, || bench.device.stream()).unwrap();
     assert_eq!((bench.device.pool().stats().idle_blocks, decisions(&bench.device)), (0, vec![Action::Trim]));
@@ -95,7 +95,7 @@ fn compilers_that_fail_are_called_again_and_sources_that_are_wrong_are_not() {
     );
 }
 
-/// Runs this very test as a process of its own, with a compiler that crashes once, or that is not there.
+/// Reruns this test in a child process, with a compiler that crashes once, or that does not exist.
 #[test]
 fn the_real_compiler_is_called_again() {
     const CHILD: &str = "ELINVAR_TEST_CALLS_THE_COMPILER";
@@ -159,7 +159,7 @@ fn a_lost_device_is_reset_and_what_it_alone_had_is_lost() {
     assert!(
         matches!(private.to_vec(), Err(Error::Poisoned(cause)) if matches!(*cause, Error::DeviceLost(_)))
     );
-    // The stream works again once its failure is acknowledged, and the buffer once it is written.
+    // The stream is usable after its failure is acknowledged, and the buffer after it is written.
     bench.sim.release();
     assert!(matches!(stream.fill(&mut private, 6).unwrap().wait(), Err(Error::Poisoned(_))));
     assert!(matches!(stream.acknowledge(), Some(Error::DeviceLost(_))));
@@ -188,7 +188,7 @@ fn policies_suit_the_memory_of_the_device() {
     let (unified, discrete) = (of(Sim::new()), of(Sim::discrete()));
     assert!(unified.backoff > discrete.backoff && unified.longest > discrete.longest);
     assert_eq!((unified.resets, discrete.resets), (0, 1));
-    // Out of memory three times: the host's own memory is not a way out, another device's is.
+    // After repeated out-of-memory errors, a device with unified memory gives up; a discrete device has the work rerun on another device.
     let other = Device::new(Sim::named("other"));
     let tried = Attempts { made: 4, ..Attempts::first(0) };
     let action = |policy: RecoveryPolicy| {
@@ -227,7 +227,7 @@ fn repeated_faults_open_the_breaker_and_one_probe_closes_it() {
     (0..3).for_each(|_| bench.sim.fail_next(Op::Compile, outside()));
     (0..3).for_each(|_| assert!(matches!(compile(), Err(Error::Environment(_)))));
     assert!(matches!(device.breaker().state(), BreakerState::Open { .. }));
-    // While the probe is out, nobody else is let through.
+    // While the probe is in flight, all other calls are refused.
     device
         .recover(&once, || {
             assert!(matches!(device.breaker().state(), BreakerState::HalfOpen));

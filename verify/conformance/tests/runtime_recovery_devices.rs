@@ -28,7 +28,7 @@ fn a_device_lost_before_during_and_behind_the_work_is_reset() {
     let double = {
         let begun = begun.clone();
         let double = double(&bench, &failing(0), outside());
-        // `wait` lets the test lose the device while it runs.
+        // `wait` runs until the device is lost or the test drops the receiver.
         let wait = bench.declare(signature("wait", vec![]), move |launch| {
             let _first = begun.send(());
             while launch.stopped().is_ok() && begun.send(()).is_ok() {
@@ -70,7 +70,7 @@ fn work_of_other_streams_survives_a_reset() {
     }
     bench.sim.release();
     assert_eq!(c.to_vec().unwrap(), [2, 4, 6]);
-    // The reset has ended it, and it is done again though its own policy has none.
+    // The reset has ended the work, which is retried although its own policy allows no reset.
     pending.wait().unwrap();
     assert_eq!(b.to_vec().unwrap(), [2, 4, 6]);
     assert!(matches!(bench.device.breaker().state(), BreakerState::Closed));
@@ -104,7 +104,7 @@ fn readback_from_a_lost_device_is_an_error_and_what_it_alone_had_is_no_input() {
     assert_eq!(b.to_vec().unwrap(), [8, 10, 12]);
 }
 
-/// Another device, whose `double` adds a hundred, to be told apart.
+/// Another device, whose `double` also adds 100 to distinguish its results.
 fn elsewhere() -> Bench {
     let other = Bench::on(Sim::named("other"));
     let args = vec![pointer("in", Scalar::U32, Access::Read), pointer("out", Scalar::U32, Access::ReadWrite)];
@@ -129,7 +129,7 @@ fn what_the_device_does_not_get_done_is_run_on_another() {
     done.wait().unwrap();
     assert_eq!(b.to_vec().unwrap(), [9, 102, 104, 106, 9]);
     assert_eq!(actions(&bench.device), [Action::Retry, Action::Retry, Action::Rerun]);
-    // The device itself goes on.
+    // The device itself remains usable.
     launch(&double, &stream, Grid::threads(3), (&data, &mut b)).unwrap();
     assert_eq!(b.to_vec().unwrap()[..3], [0, 0, 2]);
     // A kernel that the other device does not have.
@@ -140,7 +140,7 @@ fn what_the_device_does_not_get_done_is_run_on_another() {
     assert!(last.1.contains("no kernel `only_here`"), "{}", last.1);
 }
 
-/// What has a deadline runs as other code of the same kernel, and is run elsewhere all the same.
+/// Work with a deadline runs other code of the same kernel, and is rerun on another device nevertheless.
 #[test]
 fn what_has_a_deadline_and_timestamps_is_run_on_another() {
     let bench = Bench::on(Sim::with_caps(|caps| caps.features.stops_at = StopsAt::Loops));
@@ -154,7 +154,7 @@ fn what_has_a_deadline_and_timestamps_is_run_on_another() {
         let (a, mut b) = in_and_out(&bench.device);
         let mut command_buffer = stream.command_buffer();
         let before = command_buffer.timestamp().unwrap();
-        // SAFETY: the kernel keeps within its arguments.
+        // SAFETY: the kernel stays within its arguments.
         #[allow(unsafe_code)]
         unsafe { command_buffer.launch(&double, Grid::threads(3), (&a, &mut b)) }.unwrap();
         let after = command_buffer.timestamp().unwrap();
@@ -162,7 +162,7 @@ fn what_has_a_deadline_and_timestamps_is_run_on_another() {
         command_buffer.submit().unwrap().wait().unwrap();
         (b.to_vec().unwrap(), before.ns(), after.since(&before))
     };
-    // It fails at its first command's kernel, behind the first timestamp; another device's clock tells nothing here.
+    // The kernel fails behind the first timestamp. Times of the other device's clock are not used here.
     let (doubled, before, between) = run();
     assert_eq!((doubled, between), (vec![102, 104, 106], None));
     assert!(before.is_some());
@@ -261,7 +261,7 @@ fn a_device_that_fails_too_often_gets_no_work_and_then_a_probe() {
     let stream = device.stream_recovering(elsewhere).unwrap();
     launch(&double, &stream, Grid::threads(3), (&a, &mut b)).unwrap().wait().unwrap();
     assert_eq!((b.to_vec().unwrap(), bench.sim.commands().len()), (vec![102, 104, 106], 0));
-    // Open for no time: what comes first is the probe, and what is behind it waits for it.
+    // With a cooldown of zero, the first submission is the probe, and the work behind it waits for it.
     device.reset().unwrap();
     device.breaker().set_limits(limits(Duration::ZERO));
     failures.store(4, Ordering::SeqCst);
@@ -282,7 +282,7 @@ fn a_device_that_fails_too_often_gets_no_work_and_then_a_probe() {
     assert!(matches!(device.breaker().state(), BreakerState::Closed));
 }
 
-/// The simulated clock goes on by one with each look at it, so a kernel takes as long as it looks.
+/// The simulated clock advances by one with each reading, so the duration of a kernel is its number of readings.
 #[test]
 fn a_kernel_that_takes_longer_than_it_used_to_shows() {
     let bench = Bench::new();

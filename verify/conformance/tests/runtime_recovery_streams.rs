@@ -25,7 +25,7 @@ fn work_that_failed_is_done_again_and_what_is_behind_it_waits() {
     assert_eq!((b.to_vec().unwrap(), c.to_vec().unwrap()), (vec![2, 4, 6], vec![4, 8, 12]));
     assert!(first.wait().is_ok() && behind.wait().is_ok() && stream.acknowledge().is_none());
     assert_eq!(actions(&bench.device), [Action::Retry, Action::Retry]);
-    // In the trace they are between the steps of their submission.
+    // In the trace, the decisions are between the steps of their submission.
     let events = bench.device.trace().events();
     let of_first: Vec<_> = events.iter().filter(|e| e.submission == events[0].submission).collect();
     let names: Vec<&str> = of_first.iter().map(|event| event.step.name()).collect();
@@ -46,7 +46,7 @@ fn a_launch_that_works_in_place_is_not_done_again() {
     assert_eq!(decisions(&bench.device), [(Action::GiveUp, reason.into())]);
     assert!(matches!(data.to_vec(), Err(Error::Poisoned(_))), "half of it may be done");
     stream.acknowledge();
-    // What has not begun can be: the submission itself is refused.
+    // Work that has not begun can be retried: here the submission itself is refused.
     data.write(&[5]).unwrap();
     bench.sim.fail_next(Op::Submit, outside());
     launch(&increment, &stream, Grid::threads(1), (&mut data,)).unwrap().wait().unwrap();
@@ -61,7 +61,7 @@ fn two_arguments_of_one_buffer_work_in_place() {
     let double = double(&bench, &failures, outside());
     let mut data = bench.device.buffer_with_data(&[1u32, 2, 3, 4, 5, 6]).unwrap();
     let whole = data.clone();
-    // Two halves of one buffer share nothing.
+    // The two halves of the buffer do not overlap.
     let (input, output) = (whole.slice(0..3).unwrap(), data.slice_mut(3..6).unwrap());
     launch(&double, &stream, Grid::threads(3), (input, output)).unwrap().wait().unwrap();
     assert_eq!(data.to_vec().unwrap(), [1, 2, 3, 2, 4, 6]);
@@ -82,7 +82,7 @@ fn what_a_batch_has_written_for_certain_is_no_input() {
     let mut data = bench.device.buffer::<u32>(1).unwrap();
     let mut commands = stream.command_buffer();
     commands.fill(&mut data, 40).unwrap();
-    // SAFETY: the kernel keeps within its argument.
+    // SAFETY: the kernel stays within its argument.
     #[allow(unsafe_code)]
     unsafe {
         commands.launch(&increment, Grid::threads(1), (&mut data,)).unwrap();
@@ -90,7 +90,7 @@ fn what_a_batch_has_written_for_certain_is_no_input() {
     bench.sim.fail_next(Op::Execute, outside());
     commands.submit().unwrap().wait().unwrap();
     assert_eq!(data.to_vec().unwrap(), [41]);
-    // A copy whose source is overwritten behind it cannot.
+    // A copy whose source is overwritten later in the submission cannot.
     let (mut a, mut b) = in_and_out(&bench.device);
     let mut commands = stream.command_buffer();
     commands.copy(&a, &mut b).unwrap();
@@ -151,7 +151,7 @@ fn an_event_is_raised_when_the_work_has_ended_well_at_last() {
     other.wait_for(&ready, 1).unwrap();
     let copied = other.copy(&b, &mut c).unwrap();
     let mut commands = stream.command_buffer();
-    // SAFETY: the kernel keeps within its arguments.
+    // SAFETY: the kernel stays within its arguments.
     #[allow(unsafe_code)]
     unsafe {
         commands.launch(&double, Grid::threads(3), (&a, &mut b)).unwrap();
@@ -160,7 +160,7 @@ fn an_event_is_raised_when_the_work_has_ended_well_at_last() {
     commands.submit().unwrap();
     copied.wait().unwrap();
     assert_eq!(c.to_vec().unwrap(), [2, 4, 6]);
-    // A signal with work behind it happens once.
+    // A signal with work behind it must happen only once.
     let mut commands = stream.command_buffer();
     commands.signal(&ready, 2);
     commands.fill(&mut b, 1).unwrap();
@@ -168,7 +168,7 @@ fn an_event_is_raised_when_the_work_has_ended_well_at_last() {
     bench.sim.fail_next(Op::Execute, outside());
     assert!(matches!(commands.submit().unwrap().wait(), Err(Error::Environment(_))));
     assert!(decisions(&bench.device).pop().unwrap().1.starts_with("it may have signaled an event"));
-    // Another's failure is not this stream's to mend.
+    // A stream does not recover from failures of other streams.
     stream.acknowledge();
     assert_eq!(ready.value(), 2);
     stream.wait_for(&ready, 3).unwrap();
@@ -199,13 +199,13 @@ fn the_compiler_says_what_is_only_written() {
 #[test]
 fn what_waits_for_another_attempt_ends_at_its_deadline() {
     let mut deadline = Duration::from_millis(20);
-    // Past before the first attempt, on a busy machine, there is no decision.
+    // On a busy machine the deadline may pass before the first attempt; then there is no decision.
     while !ends_at_its_deadline(deadline) {
         deadline *= 4;
     }
 }
 
-/// Whether the work had failed by its deadline and waited for another attempt.
+/// Whether the work had failed by its deadline and was waiting for another attempt.
 fn ends_at_its_deadline(deadline: Duration) -> bool {
     let bench = Bench::new();
     bench.device.trace().start(1000);
@@ -284,8 +284,8 @@ fn all_may_be_dropped_while_it_recovers() {
     }
 }
 
-/// Streams of many threads on a device that fails and is lost at random: all resolves, what is reported as done is right,
-/// and what failed is done again.
+/// Streams of many threads on a device with random faults and losses: every completion resolves, what is reported as done is correct, and
+/// failed work is retried.
 #[test]
 fn threads_recover_from_random_faults() {
     const THREADS: u32 = 16;
@@ -342,7 +342,7 @@ fn threads_recover_from_random_faults() {
         format!("{done} of {all} done; {retries} retries, {trims} trims, {resets} resets, {ends} ends");
     eprintln!("{summary}");
     assert!(retries > 0 && trims > 0 && resets > 0, "{summary}");
-    // A failure ends at most one attempt of each thread's work, and six end the work: about 380 attempts, 64 works.
+    // A failure ends at most one attempt per thread, and six failed attempts end a work: about 380 failed attempts, thus at most 64 works.
     assert!(done >= all * 9 / 10, "{summary}");
     bench.device.reset().unwrap();
     let library = bench.device.recover(&policy, || bench.device.compile(Source::msl(""))).unwrap();

@@ -33,9 +33,9 @@ mod linux {
     use elinvar_driver::Driver as _;
     use elinvar_driver_cpu::CpuDriver;
 
-    /// Seconds without `ELINVAR_SOAK`.
+    /// Duration in seconds if `ELINVAR_SOAK` is not set.
     const SHORT: u64 = 5;
-    /// Samples in all, of which the first third is warm-up.
+    /// Number of samples, the first third of which is warm-up.
     const SAMPLES: u32 = 90;
     const N: usize = 3000;
     const KERNELS: &str = "
@@ -60,7 +60,7 @@ mod linux {
         out[i] = 1;
     }";
 
-    /// The test: the process that does the work, in a folder of its own.
+    /// The test: runs the work in a child process, with a folder of its own.
     pub fn child() -> Result<(), libtest_mimic::Failed> {
         let folder = tempfile::tempdir()?;
         let [cache, temporary] = ["cache", "tmp"].map(|name| folder.path().join(name));
@@ -71,17 +71,17 @@ mod linux {
         if status.success() { Ok(()) } else { Err(format!("the soak has ended with {status}").into()) }
     }
 
-    /// What the process has at a moment.
+    /// Resource use of the process.
     #[derive(Clone, Copy, Debug, Default)]
     struct Sample {
-        /// Bytes in memory.
+        /// Resident memory in bytes.
         resident: u64,
-        /// The same of the worker process that nothing is done to.
+        /// Resident memory in bytes of the worker process that has no faults.
         worker: u64,
         threads: u64,
         descriptors: u64,
         children: u64,
-        /// Below the folder of temporary files, and in the cache.
+        /// Number and total bytes of the files in the temporary folder and in the cache.
         files: u64,
         bytes: u64,
     }
@@ -120,7 +120,7 @@ mod linux {
             sample
         }
 
-        /// Counts the files below a folder.
+        /// Adds the files below a folder.
         fn below(&mut self, folder: &Path) {
             for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
                 match entry.metadata() {
@@ -133,7 +133,7 @@ mod linux {
 
         fn values(&self) -> [(&'static str, u64, u64); 7] {
             let Self { resident, worker, threads, descriptors, children, files, bytes } = *self;
-            // By how much each may be more than before: what is in flight is not the same each time.
+            // Name, value and permitted increase; the work in flight varies between samples.
             [
                 ("bytes in memory", resident, (24 << 20) + resident / 16),
                 ("bytes in the worker's memory", worker, 8 << 20),
@@ -151,7 +151,7 @@ mod linux {
         status.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
     }
 
-    /// Every value's median in the last third is not above that in the second.
+    /// Checks that the median of every value in the last third is not above that in the second, within the permitted increase.
     fn expect_flat(samples: &[Sample]) {
         let third = samples.len() / 3;
         let medians = |samples: &[Sample]| {
@@ -179,7 +179,7 @@ mod linux {
     impl Bench {
         fn new(device: Device) -> elinvar::Result<Self> {
             let library = device.compile(Source::msl(KERNELS))?;
-            // Faults are what this is about: they keep no work from the device.
+            // The work causes faults on purpose, so the breaker must not refuse work.
             device.breaker().set_limits(BreakerLimits { failures: u32::MAX, ..Default::default() });
             Ok(Self { device, library })
         }
@@ -218,7 +218,7 @@ mod linux {
             Ok((self.device.buffer_with_data(&[value; N])?, self.device.buffer(N)?))
         }
 
-        /// Launches, copies, maps and a new stream each time.
+        /// Launches, copies and maps on a new stream.
         fn launches(&self, round: u32) -> Work {
             let stream = self.device.stream()?;
             let (input, mut out) = self.numbers(round)?;
@@ -234,7 +234,7 @@ mod linux {
             Ok(())
         }
 
-        /// A graph, planned anew, with a kernel that has a barrier.
+        /// A newly planned graph, with a kernel that has a barrier.
         fn graphs(&self, round: u32) -> Work {
             let [add, reverse] = ["add", "reverse"].map(|name| self.library.kernel(name));
             let (add, reverse) = (add?, reverse?);
@@ -261,7 +261,7 @@ mod linux {
             Ok(())
         }
 
-        /// Events, waits, cancels, a checked kernel's fault and what comes behind it.
+        /// Events, waits, cancellation, a fault of a checked kernel and the work behind it.
         fn events(&self, round: u32) -> Work {
             let (stream, other, event) = (self.device.stream()?, self.device.stream()?, self.device.event()?);
             let (input, mut out) = self.numbers(round)?;
@@ -324,7 +324,7 @@ mod linux {
             assert!(ended.as_ref().err().is_none_or(lost), "{ended:?}");
             stream.acknowledge();
             self.add(&stream, &mut out, &input, 3)?.wait().or_else(|error| {
-                // A kill may have come to this one.
+                // The kill may have hit this work.
                 if lost(&error) { Ok(elinvar::Timing::default()) } else { Err(error) }
             })?;
             stream.acknowledge();
@@ -334,14 +334,14 @@ mod linux {
         }
     }
 
-    /// A device that is made, used and dropped.
+    /// Creates, uses and drops a device.
     fn devices(round: u32) -> Work {
         let bench = match round % 2 {
             0 => Bench::isolated()?,
             _ => Bench::new(Device::new(CpuDriver::with_threads(2).devices()?.remove(0)))?,
         };
         bench.launches(round)?;
-        // With work in flight.
+        // The device is dropped with work in flight.
         let (input, mut out) = bench.numbers(1)?;
         let stream = bench.device.stream()?;
         for k in 0..10 {
@@ -372,7 +372,7 @@ mod linux {
             for (work, rounds) in work.into_iter().zip(&rounds) {
                 let stop = &stop;
                 scope.spawn(move || {
-                    // Others end if one fails.
+                    // If one thread fails, the others end.
                     let guard = Ends(stop);
                     while !stop.load(Ordering::Relaxed) {
                         let round = rounds.fetch_add(1, Ordering::Relaxed) as u32;
@@ -382,7 +382,7 @@ mod linux {
                 });
             }
             let goes_on = || !stop.load(Ordering::Relaxed);
-            // All that is compiled and kept is there once everything was done twice.
+            // Once all work has run twice, everything is compiled and cached.
             while goes_on() && rounds.iter().any(|rounds| rounds.load(Ordering::Relaxed) < 3) {
                 std::thread::sleep(Duration::from_millis(10));
             }

@@ -54,7 +54,7 @@ fn a_device_is_synchronized_when_all_its_streams_have_ended() {
     let others = [(); 3].map(|()| bench.device.stream().unwrap());
     let event = bench.device.event().unwrap();
     others[2].wait_for(&event, 1).unwrap();
-    // Nobody keeps the completions; one fails, and one keeps memory.
+    // The completions are dropped; some of the work fails, and some keeps memory alive.
     for i in 0..10u32 {
         drop(bench.launch(&note, (i,)).unwrap());
         let mut scratch = bench.device.buffer::<u32>(100).unwrap();
@@ -87,7 +87,7 @@ fn a_batch_is_one_submission() {
     // SAFETY: the kernel only reads its value.
     unsafe {
         command_buffer.launch(&note, Grid::threads(4), (1u32,)).unwrap();
-        // What is refused leaves the command buffer as it was.
+        // A refused launch leaves the command buffer unchanged.
         invalid(command_buffer.launch(&note, Grid::threads(4), ()));
         command_buffer.launch(&note, Grid::threads(4), (2u32,)).unwrap();
     }
@@ -222,7 +222,7 @@ fn cancelling_what_has_not_begun() {
     assert_eq!(*list.lock().unwrap(), [0, 2]);
 }
 
-/// A kernel that says when it has begun and runs until told to end.
+/// A kernel that reports when it has begun and runs until it is told to end.
 fn gate(bench: &Bench) -> (Kernel, std::sync::mpsc::Receiver<()>, std::sync::mpsc::Sender<()>) {
     let (begun, has_begun) = channel();
     let (end, may_end) = channel();
@@ -405,7 +405,7 @@ fn handles_go_to_other_threads() {
 fn what_waits_in_a_callback_is_refused() {
     let ran: Vec<_> = cases()
         .into_iter()
-        // What was submitted to a simulated device is held by its list of commands.
+        // Without the case of the destructor: the simulated device's list of commands keeps submitted objects alive.
         .filter(|case| case.name.starts_with("callbacks::") && !case.name.ends_with("in_a_destructor"))
         .map(|case| (case.name, case.run(&Device::new(Sim::new())).unwrap()))
         .collect();

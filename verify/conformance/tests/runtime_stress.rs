@@ -13,7 +13,7 @@ use elinvar_conformance::sim::{Op, Sim};
 use support::Bench;
 
 const THREADS: u64 = 32;
-/// Longer than anything can take: what has not resolved by then never will.
+/// Timeout, longer than anything can take.
 const FOREVER: Duration = Duration::from_secs(60);
 
 /// xorshift64*.
@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// How many futures ended well, and how many in an error.
+/// Number of completions that succeeded, and of those that failed.
 #[derive(Default)]
 struct Ends {
     well: AtomicU64,
@@ -36,7 +36,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// To say anything. On a busy machine the time may be over by then.
+    /// Whether there are too few completions to be conclusive. On a busy machine the time may be up by then.
     fn are_too_few(&self) -> bool {
         self.well.load(Ordering::Relaxed) <= 100 || self.failed.load(Ordering::Relaxed) == 0
     }
@@ -50,7 +50,7 @@ impl Ends {
     }
 }
 
-/// One thread's part: a buffer whose content it knows, as long as nothing has failed.
+/// The work of a thread: a buffer with known content until a failure.
 struct Worker<'a> {
     bench: &'a Bench,
     increment: &'a Kernel,
@@ -66,7 +66,7 @@ impl Worker<'_> {
             let limit = self.random.below(8) as usize + 1;
             let when_full = [WhenFull::Block, WhenFull::Reject][self.random.below(2) as usize];
             let stream = stream.limited(limit, when_full);
-            // A part of the work is dropped in flight, with everything that it uses.
+            // Some of the work is dropped in flight, with everything that it uses.
             match self.round(device, &stream) {
                 Ok(()) => {}
                 Err(
@@ -120,7 +120,7 @@ impl Worker<'_> {
         if self.random.below(2) == 0 { self.ends.of(&last) } else { Ok(()) }
     }
 
-    /// Another stream goes on when this one has come so far.
+    /// Another stream continues when this one has reached `value`.
     fn hand_over(&self, device: &Device, stream: &Stream, event: &Event, value: u64) -> Result<(), Error> {
         let other = device.stream()?;
         let mut copy = device.buffer::<u32>(10)?;
@@ -132,7 +132,7 @@ impl Worker<'_> {
         self.ends.of(&event.reached(value))
     }
 
-    /// The first element has been incremented, the others not; then all are made the same.
+    /// Checks that only the first element has been incremented; then sets all elements to the same value.
     fn check(&self, data: &Buffer<u32>, expected: &mut u32) -> Result<(), Error> {
         let content = data.to_vec()?;
         assert_eq!(content[0], *expected, "wrong data reported as success");
@@ -158,7 +158,7 @@ fn threads_and_random_faults() {
             scope
                 .spawn(move || Worker { bench, increment, ends, random: Random(t * 0x9e37_79b9) }.run(until));
         }
-        // The commands that the simulated device keeps hold memory.
+        // The list of commands that the simulated device keeps holds memory.
         scope.spawn(|| {
             while ends.are_too_few() || Instant::now() < until {
                 bench.sim.forget_commands();
@@ -167,7 +167,7 @@ fn threads_and_random_faults() {
         });
     });
     let Bench { sim, device, stream } = bench;
-    // What is still in flight was dropped; it ends by itself.
+    // Work still in flight was dropped; it ends by itself.
     let settled = || {
         let (pool, lists) = (device.pool().stats(), device.command_list_stats());
         pool.live_buffers == 0 && lists.active == 0 && device.event_stats().live == 0

@@ -128,7 +128,7 @@ fn what_cannot_be_used() {
         invalid(bench.launch(&kernel, (1u64, Arg::use_resource(&foreign)))),
         format!("{place}: the buffer is of device `other`, used with device `sim`")
     );
-    // It is not an argument of the kernel.
+    // A use is not an argument of the kernel.
     let data = bench.device.buffer::<u64>(1).unwrap();
     assert_eq!(
         invalid(bench.launch(&kernel, (Arg::use_resource(&data),))),

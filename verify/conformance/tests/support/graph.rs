@@ -1,4 +1,4 @@
-//! What the tests of graphs share: kernels over whole buffers, nodes, runs.
+//! Common code of the graph tests: kernels over whole buffers, nodes, runs.
 
 use elinvar::driver::{Access, Command, Scalar};
 use elinvar::{Buffer, Completion, Error, Graph, Grid, Kernel, Node, Plan, Stream};

@@ -1,4 +1,4 @@
-//! What the runtime's tests share: signatures, a simulated device, a minimal executor.
+//! Common code of the runtime's tests: signatures, a simulated device, a minimal executor.
 #![allow(dead_code)] // each test binary uses its part
 
 pub mod graph;
@@ -44,7 +44,7 @@ pub fn threadgroup(name: &str) -> Arg {
     Arg { kind: ArgKind::Threadgroup, ..pointer(name, Scalar::F32, Access::ReadWrite) }
 }
 
-/// An element that is a struct.
+/// An argument whose element is a struct.
 pub fn structure(base: Arg, size: u64, align: u64) -> Arg {
     Arg { element: ElementType::Other("Params".into()), element_size: size, element_align: align, ..base }
 }
@@ -104,12 +104,12 @@ impl Bench {
         })
     }
 
-    /// `look(device const uint* data)`: reads.
+    /// `look(device const uint* data)`: only reads.
     pub fn look(&self) -> Kernel {
         self.declare(signature("look", vec![pointer("data", Scalar::U32, Access::Read)]), |_| Ok(()))
     }
 
-    /// `fail(device uint* data)`: ends in a fault.
+    /// `fail(device uint* data)`: fails with a fault.
     pub fn fail(&self) -> Kernel {
         let data = pointer("data", Scalar::U32, Access::ReadWrite);
         self.declare(signature("fail", vec![data]), |_| Err(fault()))
@@ -158,7 +158,7 @@ impl Wake for Unpark {
     }
 }
 
-/// A minimal executor: one future, this thread.
+/// A minimal executor, which polls one future on this thread.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);

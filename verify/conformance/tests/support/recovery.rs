@@ -1,4 +1,4 @@
-//! What the tests of recovery share: policies, decisions, a kernel that fails as often as it is told.
+//! Common code of the recovery tests: policies, decisions, a kernel that fails a given number of times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use elinvar_conformance::sim::Launch;
 
 use super::{Bench, pointer, signature};
 
-/// Without waits.
+/// Three attempts without delays, and one reset.
 pub fn policy(device: &Device) -> RecoveryPolicy {
     RecoveryPolicy { backoff: Duration::ZERO, attempts: 3, resets: 1, ..RecoveryPolicy::of(device) }
 }
@@ -42,8 +42,8 @@ pub fn full() -> Error {
     Error::OutOfMemory { requested: 1, available: 0 }
 }
 
-/// `double(device const uint* in, device uint* out)`, which only writes `out`; as often as `failures` says it writes junk and
-/// fails.
+/// `double(device const uint* in, device uint* out)`, which only writes `out`. While `failures` is not zero, it decrements it, writes wrong
+/// data and fails.
 pub fn double(bench: &Bench, failures: &Arc<AtomicU32>, error: Error) -> Kernel {
     let failures = failures.clone();
     let args = vec![pointer("in", Scalar::U32, Access::Read), pointer("out", Scalar::U32, Access::ReadWrite)];

@@ -1,4 +1,4 @@
-//! NVIDIA's assembler, where it is: it says whether PTX is right, without a GPU.
+//! NVIDIA's assembler, if it is installed: verifies PTX without a GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use elinvar_cache::{Cache, Key};
 use elinvar_ptx::Ptx;
 
-/// Names the assembler's file.
+/// Environment variable with the path of the assembler.
 const PTXAS: &str = "ELINVAR_PTXAS";
 
 /// The assembler.
@@ -16,7 +16,7 @@ pub struct Ptxas {
 }
 
 impl Ptxas {
-    /// The one that `ELINVAR_PTXAS` names, or the first on the path. What it took before is known by way of the cache.
+    /// The assembler that `ELINVAR_PTXAS` names, or the first on the path. PTX that it has accepted before is looked up in the cache.
     pub fn find(cache: &Cache) -> Option<Self> {
         let named = std::env::var_os(PTXAS).filter(|path| !path.is_empty()).map(PathBuf::from);
         let on_path = || {
@@ -27,10 +27,10 @@ impl Ptxas {
         Some(Self { path, cache: cache.clone() })
     }
 
-    /// Assemble a kernel for its target.
+    /// Assembles a kernel for its target.
     ///
     /// # Errors
-    /// What the assembler says, and the text.
+    /// The assembler's message, and the PTX.
     pub fn check(&self, ptx: &Ptx) -> Result<(), String> {
         let key = self.key(ptx);
         if self.cache.load(&key).is_some() {

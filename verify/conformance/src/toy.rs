@@ -1,8 +1,8 @@
-//! A toy driver: what a driver has to implement, in one file. Its device runs kernels in the reference interpreter, at once, on a thread
-//! for each turn of a queue.
+//! A toy driver: the minimal implementation of a driver, in one file. Its device runs kernels synchronously in the reference interpreter,
+//! on a new thread for each turn of a queue.
 //!
 //! It is complete for what it supports, and the chapters of the suite about memory, launches, order and failure run on it
-//! (`tests/drivers.rs`). What it does not support is an error with the reason: bundles, addresses in memory, launches whose arguments
+//! (`tests/drivers.rs`). Everything else is an error with the reason: bundles, addresses in memory, launches with overlapping arguments.
 //! overlap.
 
 use std::any::Any;
@@ -107,7 +107,7 @@ fn compile_error(error: elinvar_msl::Error) -> Error {
     }
 }
 
-/// Most threadgroups of a launch.
+/// Maximum number of threadgroups of a launch.
 const MAX_GROUPS: u128 = 1 << 32;
 /// Alignment of memory in bytes.
 const ALIGN: usize = 256;
@@ -178,14 +178,14 @@ mod access {
         }
     }
 
-    /// The bytes of a slice that a command of a queue names.
+    /// Reads the bytes of a slice for a command of a queue.
     pub(super) fn load(slice: &MemorySlice) -> Result<Vec<u8>> {
         let mut bytes = vec![0; slice.len as usize];
         // SAFETY: the runtime lets nobody write what a command in flight reads, and commands of a queue are executed one by one.
         unsafe { slice.memory.read(slice.offset, &mut bytes) }.map(|()| bytes)
     }
 
-    /// Set the bytes of a slice that a command of a queue names.
+    /// Writes the bytes of a slice for a command of a queue.
     pub(super) fn store(slice: &MemorySlice, bytes: &[u8]) -> Result<()> {
         // SAFETY: as for `load`.
         unsafe { slice.memory.write(slice.offset, bytes) }
@@ -283,7 +283,7 @@ impl ToyPipeline {
     }
 }
 
-/// The device's half of a queue; the rest is the submission core's.
+/// The device's part of a queue; the rest is the submission core.
 struct ToyQueue {
     start: Instant,
 }
@@ -298,7 +298,7 @@ unsafe impl Backend for ToyQueue {
 
     fn work(&self) {}
 
-    /// The one `match` on [`Command`].
+    /// The only `match` on [`Command`].
     fn begin(&self, issue: &mut Issue<'_, Self>, (): &mut ()) -> Result<Issued> {
         let start_ns = self.now_ns();
         for command in issue.run() {
@@ -343,7 +343,7 @@ unsafe impl Backend for ToyQueue {
     }
 }
 
-/// The interpreter has a copy of each argument.
+/// Refuses overlapping arguments, because the interpreter has a copy of each argument, and memory that is used through addresses.
 fn expect_apart(dispatch: &Dispatch) -> Result<()> {
     let slices: Vec<&MemorySlice> = dispatch
         .bindings

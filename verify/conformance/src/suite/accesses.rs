@@ -1,5 +1,5 @@
-//! Strided and interleaved accesses: threads that access several elements at a constant distance from their neighbors', with and
-//! without gaps, in place, in reverse; and private arrays with constant, uniform and varying indices.
+//! Strided and interleaved accesses: threads that access several elements at a constant distance from those of their neighbors, with and
+//! without gaps, in place and in reverse; private arrays with constant, uniform and varying indices.
 
 use elinvar::{Device, Grid};
 
@@ -8,7 +8,7 @@ use super::{CaseResult, expect_all, kernel, run};
 cases!("accesses": whole_records, records_with_gaps, records_in_place, backwards, vectors_of_vectors, private_arrays,
     private_tables, private_structs, bytes_at_any_address, wide_indices);
 
-/// Not a multiple of the group, so that the last group has lanes without a thread.
+/// Not a multiple of the threadgroup size, so the last threadgroup has lanes without a thread.
 const THREADS: usize = 200;
 const GROUP: u32 = 64;
 
@@ -16,7 +16,7 @@ fn grid() -> Grid {
     Grid::threads(THREADS).group(GROUP)
 }
 
-/// 32-bit indices without sign from memory, taken with 64-bit numbers: none is cut or taken with a sign on the way.
+/// 32-bit unsigned indices from memory in 64-bit arithmetic: none is truncated or sign-extended.
 fn wide_indices(device: &Device) -> CaseResult {
     const COUNT: usize = 200;
     const FROM: u32 = 4_294_967_000;
@@ -57,10 +57,10 @@ fn wide_indices(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Sizes of records.
+/// Sizes of records in elements.
 const SIZES: [usize; 5] = [2, 3, 4, 5, 8];
 
-/// Pieces of 8 to 48 bytes that are copied as bytes, from and to each place within 16, by way of threadgroup memory.
+/// Pieces of 8 to 48 bytes, copied as bytes between all offsets modulo 16 through threadgroup memory.
 fn bytes_at_any_address(device: &Device) -> CaseResult {
     const PIECES: [usize; 5] = [8, 12, 16, 32, 48];
     let text = "template <uint n> struct Bytes { uchar v[n]; };
@@ -92,8 +92,8 @@ fn bytes_at_any_address(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Run `body`, for `T` a type and with the record's size `n` as a template argument, on records of all sizes, those
-/// of one size behind those of another, and compare with `expected(record size, input, element)`.
+/// Runs `body` with a type `T` and the record's size `n` as template arguments on records of all sizes, stored one size after the other;
+/// compares with `expected(record size, input, element)`.
 macro_rules! records {
     ($device:expr, $name:literal, $body:expr, $msl:literal: $rust:ty, $expected:expr) => {{
         let (mut calls, mut starts, mut length) = (String::new(), Vec::new(), 0);
@@ -143,7 +143,7 @@ fn records_with_gaps(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Each store changes what the next load finds.
+/// Each store changes the value of the next load.
 fn records_in_place(device: &Device) -> CaseResult {
     let body = "for (uint k = 0; k < n; k++) b[k] = a[k];
         b[0] = b[1] + T(1); b[1] = b[0] + b[n - 1]; b[n - 1] = b[1]; b[0] = b[n - 1] + T(2);";
@@ -177,14 +177,14 @@ fn backwards(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Words of a particle.
+/// Size of a particle in words.
 const WORDS: usize = 12;
 
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Particle([u32; WORDS]);
 
-/// Matrices and structs of vectors, at distances that no row of them has, and 2-D groups.
+/// Matrices and structs of vectors, with strides that differ from their row sizes, in 2-D threadgroups.
 fn vectors_of_vectors(device: &Device) -> CaseResult {
     let text = "struct Particle { float3 at; float mass; half4 color; ushort2 cell; };
     kernel void move(device const Particle* a, device Particle* b, device float4* m, device float2* u,
@@ -200,7 +200,7 @@ fn vectors_of_vectors(device: &Device) -> CaseResult {
     }";
     let kernel = kernel(device, "move", text)?;
     let [x, y] = [20usize, 10];
-    // 40 bytes: at and mass in 32 (a float3 takes 16), color 8, cell 4, and 12 to make it a multiple of 16.
+    // 48 bytes: `at` 16 (a float3), `mass` 4 and padding 4, `color` 8, `cell` 4, and padding 12 to a multiple of 16.
     let half = |v: f32| u32::from(elinvar::f16::from_f32(v).to_bits());
     let particle = |i: usize| {
         let f = |k: usize| (i * 4 + k) as f32;
@@ -251,7 +251,7 @@ fn vectors_of_vectors(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Arrays with known, uniform and the thread's own indices, set to zero and filled in a loop.
+/// Private arrays with constant, uniform and per-thread indices, initialized to zero and in a loop.
 fn private_arrays(device: &Device) -> CaseResult {
     let text = "kernel void private_arrays(device const uint* a, device uint* b, constant uint& n,
             uint i [[thread_position_in_grid]]) {
@@ -289,7 +289,7 @@ fn private_arrays(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// An array of arrays, across a barrier.
+/// An array of arrays whose content is used after a barrier.
 fn private_tables(device: &Device) -> CaseResult {
     let text = "kernel void private_tables(device float* b, uint i [[thread_position_in_grid]],
             uint l [[thread_index_in_threadgroup]], uint size [[threads_per_threadgroup]]) {
@@ -321,7 +321,7 @@ fn private_tables(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Arrays of structs, of one element size and of several, and of vectors.
+/// Private arrays of structs with one or several element sizes, and of vectors.
 fn private_structs(device: &Device) -> CaseResult {
     let text = "struct Pair { float key; uint value; };
     struct Mixed { ushort small; uint large; };

@@ -51,7 +51,7 @@ fn struct_in_a_buffer(device: &Device) -> CaseResult {
     let address = |b: &Buffer<f32>| b.gpu_address();
     let list = outs.iter().zip(10..).map(|(b, n)| Ok(Args { a: address(&a)?, b: address(b)?, n, pad: 0 }));
     let list = device.buffer_with_data(&list.collect::<elinvar::Result<Vec<_>>>()?)?;
-    // What is used may stand anywhere.
+    // Uses may be at any position in the argument list.
     let mut args: Vec<Arg> = vec![Arg::use_resource(&a), (&list).into()];
     args.extend(outs.iter_mut().map(Arg::use_resource));
     args.push(100.0_f32.into());
@@ -62,7 +62,7 @@ fn struct_in_a_buffer(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// The numbers of `[[id(n)]]` are for encoders; in memory the members lie as in any struct.
+/// The numbers of `[[id(n)]]` are for encoders; in memory the members are laid out as in any struct.
 fn members_with_ids(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -98,7 +98,7 @@ fn members_with_ids(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Structs in structs, and a struct that is found through a pointer of another.
+/// Nested structs, and a struct reached through a pointer in another.
 fn nested_structs(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -215,7 +215,7 @@ fn parts_of_buffers(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A kernel puts pointers into memory; a later one follows them.
+/// A kernel stores pointers to memory; a later kernel dereferences them.
 fn pointers_written_by_a_kernel(device: &Device) -> CaseResult {
     let text = "struct Slot { device uint* at; uint step; };
         kernel void put(device Slot* slots, device uint* data, uint i [[thread_position_in_grid]]) {
@@ -253,7 +253,7 @@ fn private_memory(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// The launch keeps alive what it uses.
+/// A launch keeps the memory that it uses alive.
 fn freed_by_the_host(device: &Device) -> CaseResult {
     let body = "kernel void sum(constant Args& args, uint i [[thread_position_in_grid]]) {
         float s = 0; for (uint k = 0; k < args.n; ++k) s += args.a[k]; args.b[i] = s; }";
@@ -273,7 +273,7 @@ fn freed_by_the_host(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Host access waits for the launches that use the memory, as for arguments.
+/// Host access waits for launches that use the memory, as it does for arguments.
 fn read_and_written_in_order(device: &Device) -> CaseResult {
     let body = "kernel void step(constant Args& args, uint i [[thread_position_in_grid]]) {
         args.b[i] = args.b[i] * 2.0f + args.a[i]; }";

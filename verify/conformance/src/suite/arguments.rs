@@ -114,7 +114,7 @@ fn every_scalar_in_a_buffer(device: &Device) -> CaseResult {
     copy_of::<[f32; 3]>(device, "packed_float3", &[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])
 }
 
-/// `struct { float3 a; half b; bool c; uint d; }` as Metal lays it out: float3 takes 16 bytes.
+/// `struct { float3 a; half b; bool c; uint d; }` with Metal's layout: float3 takes 16 bytes.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 struct Params {
@@ -217,7 +217,7 @@ fn slices_with_offset(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Two arguments may be the same memory.
+/// Two arguments may refer to the same memory.
 fn aliasing_arguments(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,

@@ -12,7 +12,7 @@ cases!("atomics": fetch_int_device, fetch_uint_device, fetch_int_threadgroup, fe
 
 const N: u32 = 3000;
 
-/// The functions that read, change and write, in the order of the elements of `cells`.
+/// The read-modify-write functions, in the order of the elements of `cells`.
 fn fetch_body(ty: &str) -> String {
     format!(
         "atomic_fetch_add_explicit(&cells[0], {ty}(i), memory_order_relaxed);
@@ -31,7 +31,7 @@ fn fetch_body(ty: &str) -> String {
 
 const START: [u32; 11] = [7, 9, 12345, 12345, u32::MAX, 0, 0, 1, 2, 3, 40];
 
-/// What those leave behind; the comparison is the type's.
+/// The values after them; `less` is the comparison of the type.
 fn fetch_expected(n: u32, less: fn(u32, u32) -> bool) -> [u32; 11] {
     let mut cells = START;
     for i in 0..n {
@@ -83,7 +83,7 @@ fn fetch_uint_device(device: &Device) -> CaseResult {
     fetch_device(device, "uint", |a, b| a < b)
 }
 
-/// One group whose threads work on cells of their own memory.
+/// One threadgroup whose threads work on cells in threadgroup memory.
 fn fetch_threadgroup(device: &Device, ty: &str, less: fn(u32, u32) -> bool) -> CaseResult {
     let body = format!(
         "kernel void fetch(device uint* out [[buffer(0)]], uint i [[thread_position_in_threadgroup]]) {{
@@ -112,7 +112,7 @@ fn fetch_uint_threadgroup(device: &Device) -> CaseResult {
     fetch_threadgroup(device, "uint", |a, b| a < b)
 }
 
-/// Each function returns what was there before; a single thread makes the order known.
+/// Each function returns the previous value; a single thread makes the order deterministic.
 fn values_before(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -232,7 +232,7 @@ fn bools(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A sum of squares by exchange, for signed and unsigned.
+/// A sum of squares by compare and exchange, signed and unsigned.
 fn compare_exchange_weak(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -296,7 +296,7 @@ fn compare_exchange_strong(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Data handed from group to group: what one wrote before the flag, the next sees behind it.
+/// Data handed from threadgroup to threadgroup: writes before the flag is set are visible after it is seen.
 fn lock_with_acquire_and_release(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -356,7 +356,7 @@ fn generic_type(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Whatever the flags, a barrier makes the threads wait, and orders what the flags name.
+/// With any flags, a barrier makes the threads wait, and orders accesses to the memory that the flags name.
 fn every_flag_of_a_barrier(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,

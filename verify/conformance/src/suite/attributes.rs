@@ -8,7 +8,7 @@ cases!("attributes": as_uint, as_uint2, as_uint3, as_ushort, as_ushort2, as_usho
     on_line, max_total_threads, without_names,
     in_a_struct_as_uint, in_a_struct_as_ushort, struct_forms, struct_beside_buffers, wrong_structs);
 
-/// The grid and its groups: neither divides the other.
+/// The grid and the threadgroup size, which divides it in no dimension.
 const GRID: [u32; 3] = [13, 7, 5];
 const GROUP: [u32; 3] = [4, 3, 2];
 
@@ -38,7 +38,7 @@ const INDICES: [&str; 11] = [
     "thread_execution_width",
 ];
 
-/// Component `d` of a position for the thread at `at`, by definition.
+/// Component `d` of a position for the thread at `at`, by its definition.
 fn position(name: &str, at: [u32; 3], d: usize) -> u32 {
     let group = at[d] / GROUP[d];
     match name {
@@ -53,7 +53,7 @@ fn position(name: &str, at: [u32; 3], d: usize) -> u32 {
     }
 }
 
-/// An index for the thread at `at`: 32 threads to a simdgroup, 4 to a quadgroup, in the order x, y, z of a full group.
+/// An index for the thread at `at`: 32 threads per simdgroup, 4 per quadgroup, in the order x, y, z of a full threadgroup.
 fn index(name: &str, at: [u32; 3]) -> u32 {
     let local: [u32; 3] = std::array::from_fn(|d| position("thread_position_in_threadgroup", at, d));
     let size: [u32; 3] = std::array::from_fn(|d| position("threads_per_threadgroup", at, d));
@@ -75,7 +75,7 @@ fn index(name: &str, at: [u32; 3]) -> u32 {
     }
 }
 
-/// A kernel that writes `lanes` components of each attribute for each thread.
+/// Runs a kernel that writes `lanes` components of each attribute for each thread.
 fn written(device: &Device, names: &[&str], ty: &str, lanes: usize) -> elinvar::Result<Vec<u32>> {
     let mut parameters = String::new();
     let mut body = String::new();
@@ -86,7 +86,7 @@ fn written(device: &Device, names: &[&str], ty: &str, lanes: usize) -> elinvar::
             body += &format!("o[{}] = a{k}{component};\n", k * lanes + d);
         }
     }
-    // The place of the output comes from the launch's own numbers where the attributes do not give it.
+    // If the attributes do not give the output's index, a separate position does.
     let place = if names[0] == POSITIONS[0] && lanes == 3 {
         "uint t = (a0[2] * 7u + a0[1]) * 13u + a0[0];".to_owned()
     } else {
@@ -110,7 +110,7 @@ fn thread(t: usize) -> [u32; 3] {
     [t % GRID[0], t / GRID[0] % GRID[1], t / GRID[0] / GRID[1]]
 }
 
-/// One kernel for each attribute's dimensions would hide mix-ups between them: all are taken at once.
+/// A single kernel takes all attributes, because a kernel for each of them would not reveal mix-ups between them.
 fn positions(device: &Device, ty: &str, lanes: usize) -> CaseResult {
     let got = written(device, &POSITIONS, ty, lanes)?;
     for (e, value) in got.iter().enumerate() {
@@ -154,7 +154,7 @@ fn indices_as_ushort(device: &Device) -> CaseResult {
     indices(device, "ushort")
 }
 
-/// More than one simdgroup to a group, and a last group that is not full.
+/// More than one simdgroup per threadgroup, and a partial last threadgroup.
 fn on_line(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -251,8 +251,8 @@ fn in_a_struct_as_ushort(device: &Device) -> CaseResult {
     in_a_struct(device, "ushort")
 }
 
-/// In namespaces and other structs, by a typedef or an alias, several members in one declaration, with functions,
-/// as an ordinary variable, and handed on.
+/// Structs in namespaces and other structs, by a typedef or an alias, with several members in a declaration or with functions; as a local
+/// variable, and passed on.
 fn struct_forms(device: &Device) -> CaseResult {
     let text = "
         namespace n { struct Outer { struct Inner {
@@ -287,7 +287,7 @@ fn struct_forms(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Buffers are numbered and bound as if the struct were not there; plain attributes stand beside it.
+/// Buffers are numbered and bound as if the struct were absent; it can be combined with plain attributes.
 fn struct_beside_buffers(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,

@@ -8,7 +8,7 @@ cases!("barriers": neighbors, early_return_counts_as_arrived, uniform_branch, ru
     transpose_tile, two_dynamic_arguments, barrier_in_a_function, device_memory_too, different_barriers_fault,
     divergent_barrier_refused, nested_loops, edge_group, skipped_in_a_loop, left_by_some_in_the_last_round);
 
-/// Each thread writes its value, waits, and takes in its right neighbor's, again and again.
+/// Each thread writes its value, waits, and reads that of its right neighbor, repeatedly.
 const NEIGHBOURS: &str =
     "kernel void neighbors(device const uint* in [[buffer(0)]], device uint* out [[buffer(1)]],
         constant uint& rounds [[buffer(2)]], threadgroup uint* shared [[threadgroup(0)]],
@@ -321,7 +321,7 @@ fn device_memory_too(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Which barrier a thread comes to is known only at run time here.
+/// The barrier that a thread reaches is only known at run time.
 fn different_barriers_fault(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -363,7 +363,7 @@ fn different_barriers_fault(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Threads that miss a barrier can stop a GPU for good, so that is not tried where nothing looks for it.
+/// A barrier that some threads miss can hang a GPU permanently, so this is not tested on devices that do not detect it.
 fn expect_defined(device: &Device) -> CaseResult {
     if device.kind() == DeviceKind::Metal {
         return Err(
@@ -398,7 +398,7 @@ fn divergent_barrier_refused(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// All threads skip the barrier in some rounds. They agree on it by values of their own, so a compiler cannot know that.
+/// All threads skip the barrier in some rounds. The decision is uniform, but made from per-thread values, so a compiler cannot know that.
 fn skipped_in_a_loop(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -427,7 +427,7 @@ fn skipped_in_a_loop(device: &Device) -> CaseResult {
         let other = |t: usize| if skip == 0 { shared[t ^ 1].wrapping_mul(round + 1) } else { 0 };
         sums = std::array::from_fn(|t| shared[t].wrapping_add(other(t)));
     }
-    // With a group at the grid's edge, too.
+    // Also with a partial threadgroup at the edge of the grid.
     for threads in [64, 60] {
         let mut out = device.buffer::<u32>(64)?;
         let args = (&mut out, &skips, rounds.len() as u32);
@@ -437,7 +437,7 @@ fn skipped_in_a_loop(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// In the last round some threads skip the barrier and return, while the others wait there: who has returned counts as arrived.
+/// In the last round some threads skip the barrier and return while the others wait: a thread that has returned counts as arrived.
 fn left_by_some_in_the_last_round(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,

@@ -59,7 +59,7 @@ fn matmul_odd(device: &Device) -> CaseResult {
 
 fn matmul(device: &Device, m: usize, n: usize, k: usize) -> CaseResult {
     let kernel = example(device, "matmul", include_str!("../../../../examples/matmul.metal"))?;
-    // Small whole numbers: every partial sum is exact, so the order of additions does not matter.
+    // Small integers: every partial sum is exact, so the order of additions does not matter.
     let a: Vec<f32> = (0..m * k).map(|i| ((i * 31) % 13) as f32 - 6.0).collect();
     let b: Vec<f32> = (0..k * n).map(|i| ((i * 17) % 11) as f32 - 5.0).collect();
     let (a_buffer, b_buffer) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
@@ -80,7 +80,7 @@ fn reduce_1000003(device: &Device) -> CaseResult {
 
 fn reduce(device: &Device, n: usize) -> CaseResult {
     let kernel = example(device, "reduce", include_str!("../../../../examples/reduce.metal"))?;
-    // Whole numbers with a sum below 2^24: exact in any order.
+    // Integers with a sum below 2^24: exact in any order.
     let xs: Vec<f32> = (0..n).map(|i| ((i * 7) % 19) as f32 - 3.0).collect();
     let expected: i64 = xs.iter().map(|x| *x as i64).sum();
     let input = device.buffer_with_data(&xs)?;

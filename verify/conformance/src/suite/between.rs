@@ -4,7 +4,7 @@ use elinvar::{Buffer, Device, DeviceKind, Graph, Grid, HostAccess, Route};
 
 use super::{CaseResult, PairCase, expect_all, kernel};
 
-/// The cases of two devices.
+/// Cases for two devices.
 pub(super) const CASES: &[PairCase] = &[
     PairCase { name: "between::there_and_back", run: there_and_back },
     PairCase { name: "between::slices_of_every_use", run: slices_of_every_use },
@@ -19,7 +19,7 @@ fn stepped(x: &[u32], k: u32) -> Vec<u32> {
     x.iter().zip(0..).map(|(x, i): (&u32, u32)| x.wrapping_mul(3).wrapping_add(k + i)).collect()
 }
 
-/// The routes that may be reported: the driver's own between devices of one that has them.
+/// Routes that may be reported: the driver's own between devices of a driver that has such routes.
 fn routes(ours: &Device, theirs: &Device) -> [Route; 2] {
     match (ours.kind(), theirs.kind()) {
         (DeviceKind::Cuda, DeviceKind::Cuda) | (DeviceKind::Metal, DeviceKind::Metal) => {
@@ -29,7 +29,7 @@ fn routes(ours: &Device, theirs: &Device) -> [Route; 2] {
     }
 }
 
-/// A kernel on each of the two, and the results on the way between them in memory that only the devices see.
+/// A kernel on each device, with intermediate results in memory that only the devices access.
 #[allow(unsafe_code)] // launches and runs
 fn there_and_back(ours: &Device, theirs: &Device) -> CaseResult {
     let [first, second] = [ours, theirs].map(|device| kernel(device, "step", STEP));
@@ -65,7 +65,7 @@ fn there_and_back(ours: &Device, theirs: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Odd bytes of memory of every kind; what is beside the target stays.
+/// Odd offsets and sizes in memory of every kind; the bytes around the target are preserved.
 #[allow(unsafe_code)] // runs
 fn slices_of_every_use(ours: &Device, theirs: &Device) -> CaseResult {
     let stream = ours.stream()?;
@@ -89,7 +89,7 @@ fn slices_of_every_use(ours: &Device, theirs: &Device) -> CaseResult {
     Ok(())
 }
 
-/// What is copied is what the work before has left, and work behind changes it no more.
+/// A copy reads the result of the work before it, and is not affected by the work behind it.
 #[allow(unsafe_code)] // runs
 fn one_after_the_other(ours: &Device, theirs: &Device) -> CaseResult {
     let mut x = ours.buffer_for::<u32>(N, HostAccess::Never)?;

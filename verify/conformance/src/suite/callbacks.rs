@@ -15,12 +15,12 @@ cases!("callbacks": waits_in_a_waker, waits_in_a_waker_of_a_stream_that_recovers
     waits_in_a_destructor, streams_are_dropped_in_a_waker);
 
 const N: usize = 1000;
-/// How long a callback may take until the case fails in place of standing still.
+/// Timeout of a callback, after which the case fails instead of hanging.
 const LONG: Duration = Duration::from_secs(120);
 
 type Refused = Result<(), Error>;
 
-/// A waker that does something once.
+/// A waker that calls a function once.
 struct OnWake(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Wake for OnWake {
@@ -30,24 +30,24 @@ impl Wake for OnWake {
     }
 }
 
-/// Has `then` called by the waker of a completion that has not resolved, as long as the completion is kept.
+/// Makes the waker of an unresolved completion call `then`. The completion must be kept alive.
 fn when_resolved(done: &mut Completion, then: impl FnOnce() + Send + 'static) {
     let waker = Waker::from(Arc::new(OnWake(Mutex::new(Some(Box::new(then))))));
     let polled = pin!(done).poll(&mut Context::from_waker(&waker));
     assert!(matches!(polled, Poll::Pending), "it has ended before: {polled:?}");
 }
 
-/// What a callback has sent.
+/// Waits for the message of a callback.
 #[track_caller]
 fn told<T>(answers: &Receiver<T>) -> T {
     answers.recv_timeout(LONG).unwrap_or_else(|_| panic!("the callback stands still, or was never called"))
 }
 
-/// Work of several streams, of which the first part goes on when `first_gate` is raised and the rest when `second_gate` is.
+/// Work on several streams: the first part runs when `first_gate` is signaled, the rest when `second_gate` is.
 struct Held {
     device: Device,
     stream: Stream,
-    /// Waits for `stream`, and has as much in flight as it may.
+    /// Waits for `stream`, and has reached its limit of work in flight.
     full: Stream,
     first_gate: Event,
     second_gate: Event,
@@ -94,7 +94,7 @@ impl Held {
         })
     }
 
-    /// The part for a callback.
+    /// Handles for a callback.
     fn share(&self) -> Self {
         Self {
             device: self.device.clone(),
@@ -113,7 +113,7 @@ impl Held {
         }
     }
 
-    /// Waits for what has not ended, each of which is to be refused.
+    /// Waits for work that has not ended; each wait must be refused.
     fn waits(&mut self) -> Vec<(&'static str, Refused)> {
         let policy = RecoveryPolicy::of(&self.device);
         vec![
@@ -135,7 +135,7 @@ impl Held {
         ]
     }
 
-    /// What blocks nobody, in a callback of the first part.
+    /// Calls that do not block, in a callback of the first part.
     fn looks(&mut self, first_has_ended: bool) -> Result<(), Error> {
         assert_eq!(self.second.wait_timeout(Duration::ZERO)?, None);
         assert!(!self.behind.wait_timeout(1, Duration::ZERO)?);
@@ -146,11 +146,11 @@ impl Held {
             assert_eq!(self.early.to_vec()?, [7; N]);
             assert_eq!(self.early.map()?[..], [7; N]);
         }
-        // Work may be submitted anywhere.
+        // Work may be submitted in a callback.
         self.stream.fill(&mut self.spare, 10).map(drop)
     }
 
-    /// The rest goes on, and all is as if nothing had been tried in between.
+    /// Completes the rest of the work, which the attempted waits have not affected.
     fn end(self) -> CaseResult {
         assert_eq!(self.second.wait_timeout(Duration::ZERO)?, None);
         self.second_gate.signal(1);
@@ -199,18 +199,18 @@ fn waits_in_a_waker_of_a_stream_that_recovers(device: &Device) -> CaseResult {
     in_a_waker(device, device.stream_recovering(RecoveryPolicy::of(device))?)
 }
 
-/// The event's own waker, called by who raises it, before streams that wait for the event go on.
+/// The event's waker is called by the thread that signals it, before streams that wait for the event continue.
 fn waits_in_a_waker_that_the_host_calls(device: &Device) -> CaseResult {
     let held = Held::new(device, device.stream()?)?;
     let reached = held.first_gate.reached(1);
     waits_are_refused(held, reached, false)
 }
 
-/// Numbers that begin and end at multiples of what they are aligned to.
+/// Numbers whose size is a multiple of their alignment.
 #[repr(C, align(65536))]
 struct Pages([u32; 16384]);
 
-/// Memory of the host whose destructor waits.
+/// Host memory whose destructor waits.
 struct Waits {
     pages: Box<Pages>,
     then: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -238,12 +238,12 @@ fn waits_in_a_destructor(device: &Device) -> CaseResult {
         sender.send(waits.unwrap_or_default()).unwrap();
     };
     let pages = Waits { pages: Box::new(Pages([5; 16384])), then: Some(Box::new(then)) };
-    // SAFETY: boxed, the numbers do not move, and nobody else has them.
+    // SAFETY: the numbers are boxed, so they do not move, and no other code uses them.
     let wrapped = unsafe { device.buffer_no_copy::<u32>(pages) };
     let mut wrapped = match wrapped {
         Ok(wrapped) => wrapped,
         Err(error) => {
-            // Dropped here, where nobody may wait either.
+            // The memory is dropped on this thread, where waits are refused as well.
             expect_refused(told(&answers));
             held.first_gate.signal(1);
             held.second_gate.signal(1);
@@ -265,7 +265,7 @@ fn waits_in_a_destructor(device: &Device) -> CaseResult {
     held.end()
 }
 
-/// The last handles on a stream, its buffers and its events go in a callback, with work in flight.
+/// Drops the last handles of a stream, its buffers and its events in a callback, with work in flight.
 fn streams_are_dropped_in_a_waker(device: &Device) -> CaseResult {
     let (stream, gate) = (device.stream()?, device.event()?);
     let mut target = device.buffer::<u32>(N)?;
@@ -283,17 +283,17 @@ fn streams_are_dropped_in_a_waker(device: &Device) -> CaseResult {
     });
     gate.signal(1);
     told(&answers);
-    // With its last handle the event has failed, and what waited for it.
+    // When its last handle was dropped, the event failed, and with it the work that waited for it.
     assert!(matches!(failed.wait(), Err(Error::Poisoned(_))), "{failed:?}");
     assert!(matches!(unfilled.wait(), Err(Error::Poisoned(_))), "{unfilled:?}");
     expect_all(&target.to_vec()?, |_| 1);
     Ok(())
 }
 
-/// The last handle on a device goes in a callback of its own: `device` is it.
+/// Drops the last handle of `device` in a callback of the device.
 ///
 /// # Errors
-/// How the device fails.
+/// Errors of the device.
 pub fn drop_last_device(device: Device) -> Result<(), Error> {
     let (stream, gate) = (device.stream()?, device.event()?);
     let mut target = device.buffer::<u32>(N)?;

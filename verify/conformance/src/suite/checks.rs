@@ -18,8 +18,8 @@ fn run(device: &Device, kernel: &CheckedKernel, grid: Grid, args: impl elinvar::
     kernel.launch(&device.stream()?, grid, args)?.wait().map(drop)
 }
 
-/// The fault that a launch must end in. Its text must have all parts and its place the line, unless the device's caps say that
-/// it cannot tell; then the place must be right if there is one.
+/// Expects a fault. Its message must contain all parts and its location the line, unless the caps say that the device cannot name accesses;
+/// then a location must be correct if there is one.
 #[track_caller]
 fn fault(device: &Device, result: elinvar::Result<()>, line: u32, parts: &[&str]) -> Fault {
     let tells = device.caps().features.names_accesses;
@@ -36,7 +36,7 @@ fn fault(device: &Device, result: elinvar::Result<()>, line: u32, parts: &[&str]
     }
 }
 
-/// What a failed launch left behind, read through a copy that the host makes whole first.
+/// Content after a failed launch, read through a copy on a new stream.
 fn left_behind(device: &Device, data: &elinvar::Buffer<u32>) -> elinvar::Result<Vec<u32>> {
     let stream = device.stream()?;
     let mut copy = device.buffer::<u32>(data.len())?;
@@ -71,7 +71,7 @@ fn read_past_the_end(device: &Device) -> CaseResult {
     let found =
         fault(device, result, 6, &["read", "element 100", "argument 0 `in`", "100 elements", "(100, 0, 0)"]);
     assert_eq!(found.kernel, "copy_from");
-    // The launch has failed, so what it wrote is not handed out as if it were good.
+    // The launch has failed, so its output cannot be read.
     assert!(matches!(out.to_vec(), Err(Error::Poisoned(_))));
     assert!(matches!(left_behind(device, &out), Err(Error::Poisoned(_))));
     Ok(())
@@ -91,7 +91,7 @@ fn write_past_the_end(device: &Device) -> CaseResult {
     let mut count = device.buffer::<u32>(30)?;
     let result = run(device, &kernel, Grid::threads(30), (all.slice_mut(10..40)?, &mut count));
     fault(device, result, 5, &["write", "element 30", "argument 0 `out`", "30 elements", "(10, 0, 0)"]);
-    // A full write makes the buffer good again; a second launch within bounds touches nothing else.
+    // Writing the whole buffer clears the poisoning; a second launch within bounds changes nothing else.
     all.fill(5)?;
     run(device, &kernel, Grid::threads(10), (all.slice_mut(10..40)?, &mut count))?;
     expect_all(&all.to_vec()?, |i| {
@@ -109,8 +109,8 @@ fn before_the_start(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// The sum of an index is what it is with all 64 bits: within the buffer though its parts are not, and outside though
-/// its low 32 bits are within.
+/// An index is computed with all 64 bits: the sum may be in bounds although its parts are not, and out of bounds although its low 32 bits
+/// are in bounds.
 fn wide_indices(device: &Device) -> CaseResult {
     let body = "kernel void wide(device const uint* in [[buffer(0)]], device uint* out [[buffer(1)]],
         device const uint* o [[buffer(2)]], constant ulong& more [[buffer(3)]],
@@ -125,13 +125,13 @@ fn wide_indices(device: &Device) -> CaseResult {
     let back = 4_294_967_000_u64.wrapping_neg();
     run(device, &kernel, Grid::threads(100), (&input, &mut out, &o, back))?;
     expect_all(&out.to_vec()?, |i| 200 + i as u32 / 2);
-    // One thread: of several that go wrong any may be the one that is told.
+    // A single thread, because any of several faulting threads may be reported.
     let result = run(device, &kernel, Grid::threads(1), (&input, &mut out, &o, 500_u64));
     fault(device, result, 7, &["read", "element 4294967700", "argument 0 `in`", "500 elements", "(0, 0, 0)"]);
     Ok(())
 }
 
-/// The bounds are those of the slice that was passed, not of the buffer around it.
+/// The bounds are those of the slice that is passed, not of the whole buffer.
 fn slices_are_bounds(device: &Device) -> CaseResult {
     let kernel = checked(device, "copy_from", COPY)?;
     let input = device.buffer_with_data(&(0..100).collect::<Vec<u32>>())?;
@@ -270,7 +270,7 @@ fn struct_copy(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Which buffer a pointer is of is known only when the kernel runs.
+/// The buffer that a pointer points to is only known at run time.
 fn one_of_two_buffers(device: &Device) -> CaseResult {
     let kernel = checked(
         device,

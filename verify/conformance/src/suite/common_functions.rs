@@ -34,7 +34,7 @@ const UNARY: [Unary; 4] = [
     ("saturate", |v| if v > 0.0 { v.min(1.0) } else { 0.0 }),
 ];
 
-/// f64's `min` and `max` give the other argument for NaN, as MSL's do.
+/// If one argument is NaN, `min` and `max` of f64 return the other one, as MSL's do.
 const BINARY: [Binary; 5] = [
     ("min", f64::min),
     ("max", f64::max),
@@ -53,7 +53,7 @@ const TERNARY: [Ternary; 7] = [
     ("ordered_clamp", |v, a, b| v.max(a.min(b)).min(a.max(b))),
 ];
 
-/// No zero beside a zero of the other sign: which of them is the smaller is not specified.
+/// Without zeros of both signs: which of them is the minimum is not specified.
 const EDGES: [f64; 11] =
     [0.0, 1.0, -1.0, 0.5, -2.25, 1e-6, 300.0, -60000.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
 
@@ -95,7 +95,7 @@ fn family<T: Float>(name: &'static str) -> Sheet {
         );
     }
     for (f, reference) in TERNARY {
-        // Where the median lies is not specified for NaN.
+        // The median of values with a NaN is not specified.
         let safe = if f.ends_with("median3") { "(isnan(a) ? b : a)" } else { "a" };
         let median = f.ends_with("median3");
         let pick = move |(a, b, c): (f64, f64, f64)| if median && a.is_nan() { (b, b, c) } else { (a, b, c) };
@@ -175,8 +175,8 @@ fn of_integers() -> Sheet {
         .line("min(ulong(x), 9ul)", move |i| (x[i] as u64).min(9))
 }
 
-/// Scalars of different types take the type of an operation on them; a scalar beside a vector the
-/// vector's.
+/// Scalars of different types are converted to the type of an operation on them; a scalar combined with a vector to the vector's element
+/// type.
 fn of_mixed_arguments() -> Sheet {
     let f = [0.75_f32, -4.0];
     Sheet::new("of_mixed_arguments")
@@ -194,7 +194,7 @@ fn of_mixed_arguments() -> Sheet {
         .block("scalar types", "auto r = min(char(3), short(f));", "r", move |i| 3.min(f[i] as i32))
 }
 
-/// `mix(v, 3, 0.5)` in half, each operation rounded.
+/// `mix(v, 3, 0.5)` in half, with each operation rounded.
 fn half_mix(v: f32) -> f32 {
     let v = f16::from_f32(v);
     let rest = f16::from_f32(3.0 - v.to_f32());

@@ -105,7 +105,7 @@ fn optional(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// That no argument of many is there, and some of many.
+/// Many arguments, of which none or some are present.
 fn many_absent_arguments(device: &Device) -> CaseResult {
     let argument =
         |i: u32| format!("device const int* a{i} [[buffer({}), function_constant(on{})]], ", i + 1, i % 2);
@@ -175,7 +175,7 @@ fn conditional_arguments(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Arguments of which only one is there may have one index; the conditions are made of vectors and of one another.
+/// Arguments of which only one is present may share an index. The conditions use vectors and other conditions.
 fn shared_indices(device: &Device) -> CaseResult {
     let text = "
         constant int which [[function_constant(1)]];

@@ -14,7 +14,7 @@ const COPY: &str =
     "kernel void copy_some(device const float* in [[buffer(0)]], device float* out [[buffer(1)]],
         constant uint& n [[buffer(2)]], uint i [[thread_position_in_grid]]) { if (i < n) out[i] = in[i]; }";
 
-/// Compile text that is wrong; gives file, line, column and message of the first diagnostic.
+/// Compiles invalid source; returns file, line, column and message of the first diagnostic.
 #[track_caller]
 fn diagnostic(device: &Device, text: &str) -> (String, u32, u32, String) {
     match device.compile(Source::named("bad.metal", text)) {
@@ -27,7 +27,7 @@ fn diagnostic(device: &Device, text: &str) -> (String, u32, u32, String) {
     }
 }
 
-/// The message of an invalid argument.
+/// Checks that the result is `InvalidArgument` and that its message has all parts.
 #[track_caller]
 fn invalid<T>(result: elinvar::Result<T>, parts: &[&str]) {
     match result {
@@ -178,7 +178,7 @@ fn kernel_with_float(device: &Device) -> elinvar::Result<Kernel> {
     kernel(device, "scale_by", body)
 }
 
-/// Refused with the function's name and line on drivers that have none.
+/// Drivers without textures refuse them with the function's name and line.
 fn texture_is_unsupported(device: &Device) -> CaseResult {
     let body = "kernel void reads(texture2d<float> image [[texture(0)]], device float4* a [[buffer(0)]],
             uint2 p [[thread_position_in_grid]]) { a[p.x] = image.read(p); }";
@@ -191,9 +191,9 @@ fn texture_is_unsupported(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Only the Metal driver has them, and only in a process that is allowed to write them.
+/// Only the Metal driver supports captures, and only in a process that may write them.
 fn captures(device: &Device) -> CaseResult {
-    // One capture is all that a process has, and the case may run on several of its devices.
+    // A process can have one capture at a time, and the case may run on several devices concurrently.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir()?;

@@ -120,7 +120,7 @@ fn more_streams_than_the_device_has(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// The simulated device stands in for it.
+/// The other device is a simulated one.
 fn another_device(device: &Device) -> CaseResult {
     let other = Device::new(crate::sim::Sim::new());
     let (ours, theirs) = (device.stream()?, other.stream()?);

@@ -28,7 +28,7 @@ fn close(v: f64) -> Near {
     Near(v as f32, (v.abs() * 2e-6 + 2e-6) as f32)
 }
 
-/// Columns of components, since a vector of three is not as large as three numbers.
+/// One column per component, because the size of a vector of three is not that of three scalars.
 fn columns<const N: usize>(mut sheet: Sheet) -> Sheet {
     for k in 0..N {
         let (a, b): (Vec<f32>, Vec<f32>) = (0..ROWS).map(|i| (p::<N>(i)[k], q::<N>(i)[k])).unzip();
@@ -93,7 +93,7 @@ fn on_float4() -> Sheet {
     family::<4>("on_float4")
 }
 
-/// Small whole numbers, exact in half and bfloat.
+/// Small integers, which are exact in half and bfloat.
 fn on_other_types() -> Sheet {
     Sheet::new("on_other_types")
         .column("n", &[1_i32, -2, 3])

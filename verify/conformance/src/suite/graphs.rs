@@ -115,7 +115,7 @@ fn branches(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// What each launch leaves is what the next finds, from run to run.
+/// Each launch reads the result of the previous one, across runs.
 fn in_place(device: &Device) -> CaseResult {
     let Kernels { mix: kernel, .. } = kernels(device)?;
     let input = device.buffer_with_data(&(0..N as u32).collect::<Vec<_>>())?;
@@ -211,7 +211,7 @@ fn checked_launches(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// One branch writes beyond its buffer; the other has its results, and all run again.
+/// One branch writes out of bounds; the other one has its results, and a second run executes all again.
 fn faults_stay_where_they_are(device: &Device) -> CaseResult {
     let text = "kernel void put(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
                 uint i [[thread_position_in_grid]]) { x[i + k] = i; }";
@@ -242,7 +242,7 @@ fn faults_stay_where_they_are(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Numbers that look random and are the same each time.
+/// Pseudorandom numbers, the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -262,13 +262,13 @@ impl Random {
     }
 }
 
-/// Elements of each buffer of a random graph.
+/// Number of elements of each buffer of a random graph.
 const LEN: usize = 96;
-/// Its buffers: those that stay, and transients.
+/// Number of its buffers that are not transients, and of all its buffers.
 const KEPT: usize = 4;
 const BUFFERS: usize = 10;
 
-/// A node of a random graph: buffers by number, with the part of each that it uses.
+/// A node of a random graph: buffers by index, and the part of each that the node uses.
 #[derive(Clone, Debug)]
 enum Step {
     Fill { target: usize, part: std::ops::Range<usize>, value: u32 },
@@ -281,7 +281,7 @@ fn random_steps(random: &mut Random) -> Vec<Step> {
     let step = |random: &mut Random| {
         let [a, b, c] = [(); 3].map(|()| random.below(BUFFERS));
         let part = random.part();
-        // Few values, so that there is work to merge.
+        // Only two values, so that there are equal nodes to merge.
         let k = random.below(2) as u32;
         match random.below(6) {
             0 => Step::Fill { target: c, part, value: k },
@@ -296,7 +296,7 @@ fn random_steps(random: &mut Random) -> Vec<Step> {
     (0..5 + random.below(40)).map(|_| step(random)).collect()
 }
 
-/// What a step does to the buffers, by the host.
+/// Applies a step to buffers of the host.
 fn apply(step: &Step, all: &mut [Vec<u32>]) {
     match step.clone() {
         Step::Fill { target, part, value } => all[target][part].fill(value),
@@ -333,7 +333,7 @@ fn add_step(graph: &mut Graph, kernels: &Kernels, step: &Step, all: &[Buffer<u32
     }
 }
 
-/// The same step on a stream.
+/// Submits a step to a stream.
 fn submit_step(stream: &Stream, kernels: &Kernels, step: &Step, all: &[Buffer<u32>]) -> elinvar::Result<()> {
     let target = |b: usize| all[b].clone();
     match step {
@@ -359,7 +359,7 @@ fn submit_step(stream: &Stream, kernels: &Kernels, step: &Step, all: &[Buffer<u3
     .map(drop)
 }
 
-/// Random steps over buffers and transients: planned in every way, submitted one by one, and by the host.
+/// Random steps over buffers and transients: planned with all options, submitted individually, and executed by the host.
 fn random_graphs(device: &Device) -> CaseResult {
     let (kernels, stream) = (kernels(device)?, device.stream()?);
     run(

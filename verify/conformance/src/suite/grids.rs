@@ -52,7 +52,7 @@ fn edges(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Every way of asking where a thread is gives the same place.
+/// All position and index attributes of a thread agree.
 fn positions_agree(device: &Device) -> CaseResult {
     let place = kernel(
         device,
@@ -106,7 +106,7 @@ fn groups_of_every_shape(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Threads of several rows, and of several planes, that go through a loop together, as in a product of matrices.
+/// Threads of several rows and planes that run the same loop, as in a matrix product.
 fn rows_that_share_a_loop(device: &Device) -> CaseResult {
     const TERMS: u32 = 5;
     let product = kernel(

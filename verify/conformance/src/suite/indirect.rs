@@ -8,11 +8,12 @@ cases!("indirect": runs_over_what_was_found, zero_counts_run_nothing, positions_
     offsets_into_the_buffer, behind_copy_fill_and_kernel, many_in_one_submission, counts_by_other_streams,
     run_again_with_other_counts, checked_kernels, counts_beyond_the_limits);
 
-/// Threads of a group of the kernels that go by counts.
+/// Threadgroup size of the kernels that are launched indirectly.
 const GROUP: u32 = 64;
 const UNTOUCHED: u32 = 0xffff_ffff;
 
-/// Keeps what is divisible, counts it, and makes threadgroups of the count; `visit` runs over exactly those.
+/// `keep` stores and counts the multiples of `by`, `count` converts the count to threadgroups, and `visit` runs over exactly the stored
+/// values.
 const COMPACT: &str = "
     kernel void keep(device const uint* x [[buffer(0)]], device uint* kept [[buffer(1)]],
                      device atomic_uint* found [[buffer(2)]], constant uint& by [[buffer(3)]],
@@ -61,7 +62,7 @@ const TALLY: &str = "kernel void tally(device atomic_uint* n [[buffer(0)]]) {
 fn zero_counts_run_nothing(device: &Device) -> CaseResult {
     let tally = kernel(device, "tally", TALLY)?;
     let mut n = device.buffer::<u32>(1)?;
-    // Beyond the limits beside a zero: nothing as well, for a driver that sees it.
+    // With a zero count, counts beyond the limits run nothing either, on a driver that sees the counts.
     let beyond = device.caps().features.sees_counts.then_some([0, u32::MAX, u32::MAX]);
     for counts in [[0, 1, 1], [5, 0, 1], [5, 5, 0], [0, 0, 0]].into_iter().chain(beyond) {
         let counts = device.buffer_with_data(&counts)?;
@@ -114,7 +115,7 @@ fn positions_in_three_dimensions(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// `size[k] = threads of the grid`.
+/// `size[k]` = number of threads in the grid.
 const SIZE: &str = "kernel void size_k(device uint* size [[buffer(0)]], constant uint& k [[buffer(1)]],
         uint3 all [[threads_per_grid]], uint3 p [[thread_position_in_grid]]) {
         if (all.x * all.y * all.z == 1 + p.x + all.x * (p.y + all.y * p.z)) { size[k] = all.x * all.y * all.z; }
@@ -138,7 +139,7 @@ fn offsets_into_the_buffer(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Each of a command buffer sees the counts that the command before it has left, wherever they lie.
+/// Each launch of a command buffer uses the counts of the preceding command, at any position in memory.
 fn behind_copy_fill_and_kernel(device: &Device) -> CaseResult {
     let size = kernel(device, "size_k", SIZE)?;
     let set = kernel(
@@ -202,7 +203,7 @@ fn many_in_one_submission(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Several streams wait for the one that counts, and go on by what it has left.
+/// Several streams wait for the stream that writes the counts, and launch with them.
 fn counts_by_other_streams(device: &Device) -> CaseResult {
     let size = kernel(device, "size_k", SIZE)?;
     let mut counts = device.buffer::<u32>(3)?;
@@ -225,7 +226,7 @@ fn counts_by_other_streams(device: &Device) -> CaseResult {
             ends.push(commands.submit()?);
             sizes.push((out, 8 * (round as u32).pow(3)));
         }
-        // What comes next in the counts comes behind those that read them.
+        // The next counts are written after the launches have read these.
         for end in ends.drain(..) {
             end.wait()?;
         }
@@ -241,7 +242,7 @@ fn run_again_with_other_counts(device: &Device) -> CaseResult {
     let size = kernel(device, "size_k", SIZE)?;
     let stream = device.stream()?;
     let record = |counts: &Buffer<u32>, sizes: &mut Buffer<u32>, commands: &mut elinvar::CommandBuffer| {
-        // As many as a driver may want before it makes one call of them.
+        // Enough commands for a driver to combine them into one call.
         (0..20_u32).try_for_each(|k| {
             let grid = Grid::indirect(counts.slice(0..3)?).group((2, 1, 4));
             // SAFETY: the kernel writes one number of twenty.
@@ -291,7 +292,7 @@ fn checked_kernels(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Where the driver sees them they are an error that names them; the queue goes on when that is acknowledged.
+/// If the driver sees the counts, they are an error that names them; the queue continues after acknowledgment.
 fn counts_beyond_the_limits(device: &Device) -> CaseResult {
     if !device.caps().features.sees_counts {
         return Err(Error::unsupported("the device alone sees the counts, and any may happen").into());

@@ -1,4 +1,4 @@
-//! `<metal_integer>`: each function on every integer type, scalar and vector, over all triples of edge values, against 128-bit
+//! `<metal_integer>`: each function on every integer type, scalar and vector, over all triples of edge values, compared with 128-bit
 //! arithmetic.
 
 use super::sheet::{Sheet, Value, sheets};
@@ -6,7 +6,7 @@ use super::sheet::{Sheet, Value, sheets};
 sheets!("integer_functions": on_char, on_uchar, on_short, on_ushort, on_int, on_uint, on_long, on_ulong, multiply_24,
     bit_fields);
 
-/// A type of MSL's with the host's view of it as bits.
+/// An integer type of MSL, with conversions on the host.
 trait Integer: Value + bytemuck::Pod + std::fmt::Debug {
     const BITS: u32;
     const SIGNED: bool;
@@ -19,7 +19,7 @@ trait Integer: Value + bytemuck::Pod + std::fmt::Debug {
     fn most() -> i128 {
         if Self::SIGNED { (1 << (Self::BITS - 1)) - 1 } else { (1 << Self::BITS) - 1 }
     }
-    /// The bits as a number without sign.
+    /// The bits as an unsigned number.
     fn pattern(self) -> u128 {
         self.wide() as u128 & ((1 << Self::BITS) - 1)
     }
@@ -83,7 +83,7 @@ fn binary<T: Integer>() -> Vec<Binary<T>> {
     ]
 }
 
-/// The upper half of a product of twice the width, which for `ulong` needs all of u128.
+/// The upper half of the double-width product, which for `ulong` needs all bits of u128.
 fn high<T: Integer>(a: T, b: T) -> i128 {
     if T::SIGNED {
         (a.wide() * b.wide()) >> T::BITS
@@ -106,7 +106,7 @@ fn ternary<T: Integer>() -> Vec<Ternary<T>> {
             all.sort_unstable();
             T::wrap(all[1])
         }),
-        // Where the bounds are in order; MSL leaves the rest undefined.
+        // With ordered bounds; MSL leaves the others undefined.
         ("ordered_clamp", |a, b, c| T::wrap(a.wide().clamp(b.wide().min(c.wide()), b.wide().max(c.wide())))),
     ]
 }
@@ -188,7 +188,7 @@ fn on_ulong() -> Sheet {
     family::<u64, u64>("on_ulong", u64::wrap)
 }
 
-/// `mul24` and `mad24`: the low 24 bits of each factor, with their sign in `int`.
+/// `mul24` and `mad24`: the low 24 bits of each factor, sign-extended for `int`.
 fn multiply_24() -> Sheet {
     let signed: Vec<i32> = vec![0, 1, -1, 3, -4099, 0x7f_ffff, -0x80_0000, 123_456];
     let (a, b) = super::sheet::pairs(&signed, &signed);
@@ -208,7 +208,7 @@ fn multiply_24() -> Sheet {
         .line("mad24(uint3(ua), uint3(ub), uint3(1u))", move |i| [u3(i).wrapping_add(1); 3])
 }
 
-/// `extract_bits` and `insert_bits` for every offset and count that stay within the width.
+/// `extract_bits` and `insert_bits` for every offset and count within the width.
 fn bit_fields() -> Sheet {
     let mut rows: Vec<(u32, u32)> = Vec::new();
     for offset in 0..=32 {

@@ -8,14 +8,14 @@ use elinvar::{Arg, Device, Grid, Source, bf16, f16};
 use super::run;
 use super::sheet::{PRELUDE, Value, Word};
 
-/// A grid and its groups.
+/// Size of a grid and of its threadgroups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub grid: [usize; 3],
     pub group: [usize; 3],
 }
 
-/// The lanes of a simdgroup or quadgroup, each the thread's index in the grid if there is one.
+/// The lanes of a simdgroup or quadgroup: the thread's index in the grid, or `None` for a lane without a thread.
 pub(super) type Peers = Vec<Option<usize>>;
 
 impl Shape {
@@ -31,7 +31,7 @@ impl Shape {
         Grid::threads(self.grid).group(self.group.map(|n| n as u32))
     }
 
-    /// The group of a thread, and the thread's place in a full group.
+    /// The threadgroup of a thread, and the thread's index in a full threadgroup.
     pub(super) fn place(self, thread: usize) -> ([usize; 3], usize) {
         let [x, y, _] = self.grid;
         let at = [thread % x, thread / x % y, thread / x / y];
@@ -40,7 +40,7 @@ impl Shape {
         ([0, 1, 2].map(|d| at[d] / self.group[d]), nominal)
     }
 
-    /// Of each thread its lane, and the lanes beside it.
+    /// For each thread, its lane and the lanes of its simdgroup or quadgroup.
     pub(super) fn peers(self, width: usize) -> Vec<(usize, Peers)> {
         let places = (0..self.threads()).map(|t| (self.place(t), t));
         let threads: HashMap<_, _> = places.collect();
@@ -53,19 +53,19 @@ impl Shape {
     }
 }
 
-/// A kernel that writes `slots` words for each thread to `o`.
+/// A kernel that writes `slots` words per thread to `o`.
 pub(super) struct Words<'a> {
     pub name: &'a str,
     pub shape: Shape,
     pub slots: usize,
-    /// Parameters from buffer 1 on, each with a comma before it.
+    /// Parameters from buffer 1 on, each preceded by a comma.
     pub parameters: &'a str,
     pub body: &'a str,
-    /// Text before the kernel.
+    /// Source before the kernel.
     pub declarations: &'a str,
 }
 
-/// What a word is that the kernel does not write.
+/// Value of words that the kernel does not write.
 pub(super) const UNWRITTEN: u64 = 0xdead_dead;
 
 impl Words<'_> {
@@ -81,7 +81,7 @@ impl Words<'_> {
         device.compile(Source::named(format!("{}.metal", self.name), text))?.kernel("words")
     }
 
-    /// The words that it leaves.
+    /// Runs the kernel; returns the words.
     pub(super) fn run(
         &self,
         device: &Device,
@@ -96,7 +96,7 @@ impl Words<'_> {
     }
 }
 
-/// What differs between words and what they must be, by thread and name of the slot; `None` may be anything.
+/// Differences between the words and the expected ones, by thread and name of the slot; `None` admits any value.
 pub(super) fn differences(
     got: &[u64],
     names: &[String],
@@ -115,10 +115,10 @@ pub(super) fn differences(
     wrong
 }
 
-/// What the cases need of a type: values for a thread, and arithmetic.
+/// Test values of a type, and arithmetic.
 pub(super) trait Number: Value + Pod {
     const INTEGER: bool;
-    /// A value that tells threads apart.
+    /// A value that distinguishes threads.
     fn own(t: usize) -> Self;
     /// A value whose sums are exact.
     fn term(t: usize) -> Self;

@@ -1,4 +1,4 @@
-//! Size, alignment and field offsets of types in memory, by the tables of the MSL specification.
+//! Size, alignment and field offsets of types in memory, according to the tables of the MSL specification.
 
 use elinvar::f16;
 
@@ -29,7 +29,7 @@ fn scalars_and_vectors() -> Sheet {
     ];
     for (name, size) in scalars {
         sheet = type_of(sheet, name, size, size);
-        // Three components take the room of four.
+        // Three components take the space of four.
         sheet = type_of(sheet, &format!("{name}2"), 2 * size, 2 * size);
         sheet = type_of(sheet, &format!("{name}3"), 4 * size, 4 * size);
         sheet = type_of(sheet, &format!("{name}4"), 4 * size, 4 * size);
@@ -93,7 +93,7 @@ fn structs() -> Sheet {
     type_of(offsets(sheet, "Aligned", &[("a", 0), ("b", 16)], 32, 16), "Bits", 8, 4)
 }
 
-/// Values at the places where a host that follows the same rules puts them.
+/// Values at the offsets that result from the layout rules.
 fn nested_structs() -> Sheet {
     let words: Vec<u32> = (0..64).map(|i| i * 0x0101_0101).collect();
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();

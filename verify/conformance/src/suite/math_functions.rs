@@ -15,7 +15,7 @@ sheets!("math_functions": unary_float, unary_half, unary_bfloat, unary_float_fas
     binary_bfloat_fast, parts_of_floats, parts_of_halves, parts_of_bfloats, fused_floats, fused_halves,
     fused_bfloats, every_half, vectors_as_scalars, vectors_as_scalars_fast, forms, large_angles);
 
-/// A result as a float: special values as they are, others within a bound.
+/// A result as a float: special values must be equal, others within the bound.
 #[derive(Clone, Copy, Debug)]
 struct Close(f64, f64);
 
@@ -35,7 +35,7 @@ impl Value for Close {
     }
 }
 
-/// What a function of T may give for an exact value: within `units` in the last place.
+/// Permitted result of a function of type T for an exact value: an error of at most `units` in the last place.
 fn close<T: Float>(exact: f64, units: f64) -> Close {
     let rounded = T::from_f64(exact).to_f64();
     if rounded == 0.0 || !rounded.is_finite() {
@@ -50,14 +50,14 @@ fn close<T: Float>(exact: f64, units: f64) -> Close {
     Close(exact, units * 2f64.powi(exponent + 1 - digits))
 }
 
-/// A result of type T as a float.
+/// Converts a result of type T to float.
 const TYPED: &str = "template <typename T, typename U> METAL_FUNC float typed(U v) {
     static_assert(is_same_v<T, U>, \"the type of the result\");
     return float(v);
 }
 template <typename T> METAL_FUNC T quick(T v) { return fabs(float(v)) > 1e5f && !isinf(v) ? T(1) : v; }";
 
-/// Zeros, the ends of the subnormal and normal numbers, neighbors of 1, halves, multiples of pi/2, infinities, NaN.
+/// Zeros, the limits of the subnormal and normal numbers, neighbors of 1, halves, multiples of pi/2, infinities, NaN.
 fn edges<T: Float>() -> Vec<T> {
     let next = |v: f64, to: f64| nextafter(T::from_f64(v), T::from_f64(to));
     let infinity = T::from_f64(f64::INFINITY);
@@ -106,7 +106,7 @@ fn unary<T: Float>(name: &'static str, math: MathMode) -> Sheet {
     let angle = if math == MathMode::Safe || ty == "half" { "a" } else { "quick(a)" };
     let angles = ANGLE.into_iter().map(|f| (f, 4.0, angle));
     for ((f, reference), units, argument) in exact.chain(near).chain(angles) {
-        // Half and bfloat are rounded once from float.
+        // Results in half and bfloat are rounded once, from float.
         let units = if ty == "float" { units } else { 0.502 };
         let edges = edges.clone();
         let last = nextafter(T::from_f64(1.0), T::from_f64(0.0)).to_f64();
@@ -186,7 +186,7 @@ fn parts<T: Float>(name: &'static str, math: MathMode) -> Sheet {
         .line("ilogb(a)", move |i| ilogb(r3(i)))
         .block("modf", &format!("{ty} x;"), "modf(a, x)", move |i| T::from_f64(modf(r4(i)).0))
         .block("modf's whole part", &format!("{ty} x; modf(a, x);"), "x", move |i| T::from_f64(modf(r5(i)).1))
-        // 2^e in two factors, each of which f64 has.
+        // 2^e as two factors, each of which is representable in f64.
         .line("ldexp(a, e)", move |i| {
             let e = e[i].clamp(-600, 600);
             T::from_f64(r6(i) * 2f64.powi(e / 2) * 2f64.powi(e - e / 2))
@@ -199,7 +199,7 @@ fn parts<T: Float>(name: &'static str, math: MathMode) -> Sheet {
         })
 }
 
-/// One rounding, also where the product or the sum alone would round the other way.
+/// A single rounding, including cases where a separately rounded product or sum would round the other way.
 fn fusion<T: Float>(name: &'static str, math: MathMode) -> Sheet {
     let some: Vec<T> = edges::<T>().into_iter().step_by(2).collect();
     let mut rows = Vec::new();
@@ -227,7 +227,7 @@ fn fusion<T: Float>(name: &'static str, math: MathMode) -> Sheet {
     })
 }
 
-/// All 65,536 halves.
+/// All 65,536 values of half.
 fn every_half() -> Sheet {
     let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
     let chosen = ["exp", "log", "tanh", "acos", "rsqrt", "exp10", "sinpi", "asinh", "sin", "cos", "tan"];
@@ -244,7 +244,7 @@ fn every_half() -> Sheet {
     sheet
 }
 
-/// A vector form gives in each component what the scalar form gives.
+/// Each component of a vector function is the result of the scalar function.
 fn vectors<T: Float>(name: &'static str, math: MathMode) -> Sheet {
     let edges = edges::<T>();
     let (a, b) = pairs(&edges[..edges.len() / 2], &edges);
@@ -294,7 +294,7 @@ fn vectors<T: Float>(name: &'static str, math: MathMode) -> Sheet {
         .line(&format!("same(fma({ty}2(a, b), {ty}2(b, a), {ty}2(a)), fma(a, b, a), fma(b, a, a))"), |_| true)
 }
 
-/// `fast` and `precise` by name, in the other mode than their own.
+/// `fast` and `precise` by name, in the opposite mode.
 fn forms() -> Sheet {
     let edges = Rc::new(edges::<f32>());
     let mut sheet = Sheet::new("forms").math(MathMode::Fast).column("a", &edges);
@@ -316,7 +316,7 @@ fn forms() -> Sheet {
     sheet
 }
 
-/// Precise angles of all sizes, and those hardest to reduce.
+/// Precise functions of angles of all magnitudes, including those that are hardest to reduce.
 fn large_angles() -> Sheet {
     let mut angles: Vec<f32> = (0..4000_u32).map(|i| f32::from_bits(0x4780_0000 + i * 230_000)).collect();
     angles.retain(|a| a.is_finite());

@@ -19,7 +19,7 @@ pub(super) const ROUNDED: [Unary; 8] = [
     ("trunc", f64::trunc),
 ];
 
-/// The others, except those that follow.
+/// Other functions of one argument, except functions of an angle.
 pub(super) const UNARY: [Unary; 19] = [
     ("acos", f64::acos),
     ("acosh", acosh),
@@ -42,7 +42,7 @@ pub(super) const UNARY: [Unary; 19] = [
     ("tanpi", tanpi),
 ];
 
-/// Functions of an angle, whose fast form is for angles up to 10^5.
+/// Functions of an angle, whose fast forms are specified for angles up to 10^5.
 pub(super) const ANGLE: [Unary; 3] = [("cos", f64::cos), ("sin", f64::sin), ("tan", f64::tan)];
 
 pub(super) const BINARY: [Binary; 5] = [
@@ -73,7 +73,7 @@ fn cospi(v: f64) -> f64 {
     if turn == 0.5 || turn == 1.5 { 0.0 } else { (turn * PI).cos() }
 }
 
-/// Zeros at even and odd integers, and infinities between, alternate in sign.
+/// The signs of zeros alternate between even and odd integers, and those of the infinities between them.
 fn tanpi(v: f64) -> f64 {
     let turn = v % 2.0;
     if turn.fract() == 0.0 {
@@ -91,7 +91,7 @@ fn powr(a: f64, b: f64) -> f64 {
     if none || a.is_nan() || b.is_nan() { f64::NAN } else { a.abs().powf(b) }
 }
 
-/// Mantissa from 0.5 to 1 and exponent.
+/// Mantissa in [0.5, 1), and exponent.
 pub(super) fn frexp(v: f64) -> (f64, i32) {
     if v == 0.0 || !v.is_finite() {
         return (v, 0);
@@ -108,13 +108,13 @@ pub(super) fn ilogb(v: f64) -> i32 {
     }
 }
 
-/// The whole part and the rest, both with the sign of the number.
+/// The fractional and the integral part, both with the sign of the number.
 pub(super) fn modf(v: f64) -> (f64, f64) {
     let rest = if v.is_infinite() { 0.0 } else { v - v.trunc() };
     (rest.copysign(v), v.trunc())
 }
 
-/// By the order of all numbers of the format, in which both zeros are one.
+/// The neighbor of a number in the order of the format's bit patterns; both zeros count as one number.
 pub(super) fn nextafter<T: Float>(from: T, to: T) -> T {
     let (a, b) = (from.to_f64(), to.to_f64());
     if a.is_nan() || b.is_nan() {
@@ -130,14 +130,14 @@ pub(super) fn nextafter<T: Float>(from: T, to: T) -> T {
         bits = -(bits & !sign);
     }
     bits += if a < b { 1 } else { -1 };
-    // A step from the least negative number upwards leads to the negative zero.
+    // The step up from the least negative number leads to negative zero.
     let negative = bits < 0 || bits == 0 && a < 0.0;
     let bits = bits.abs() | if negative { sign } else { 0 };
     bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..size])
 }
 
-/// a * b + c with a last bit that is odd where the sum of f64 is not exact, so that one more rounding gives
-/// what a single rounding would. The product of two numbers of 24 bits is exact in f64.
+/// a * b + c with an odd last bit if the sum is inexact in f64 (round to odd), so that a second rounding gives the result of a single
+/// rounding. The product of two 24-bit numbers is exact in f64.
 pub(super) fn fused(a: f64, b: f64, c: f64) -> f64 {
     let product = a * b;
     let sum = product + c;

@@ -1,5 +1,5 @@
-//! Matrices of every shape: construction, columns, products, transposition, determinants. Elements are small integers, so every
-//! result is exact in any order of additions.
+//! Matrices of every shape: construction, columns, products, transposition, determinants. Elements are small integers, so every result is
+//! exact in any order of additions.
 
 use elinvar::f16;
 
@@ -11,7 +11,7 @@ sheets!("matrices": shapes_of_two, shapes_of_three, shapes_of_four, products_int
 const X: [f32; 3] = [2.0, -1.0, 5.0];
 const Y: [f32; 3] = [3.0, 4.0, -7.0];
 
-/// Element of column c and row r in row i of the sheet.
+/// Element in column c and row r of the matrix for row i of the sheet.
 fn element(i: usize, c: usize, r: usize, seed: usize) -> f32 {
     X[i] * (c + 1) as f32 - Y[i] * (r + seed) as f32
 }
@@ -136,7 +136,7 @@ fn products_into_four() -> Sheet {
     products::<4>(sheet("products_into_four"))
 }
 
-/// By Gauss, in f64.
+/// Gaussian elimination in f64.
 fn determinant<const N: usize>(mut m: [[f64; N]; N]) -> f64 {
     let mut result = 1.0;
     for k in 0..N {
@@ -216,7 +216,7 @@ fn writing() -> Sheet {
         .block("identity", "constexpr float2x2 m = float2x2(1);", "m * float2(x, y)", |i| [X[i], Y[i]])
 }
 
-/// Columns in braces, as values, as packed vectors, and mixed.
+/// Columns in braces: as scalars, as packed vectors, and mixed.
 fn braces() -> Sheet {
     sheet("braces")
         .block("two columns", "float2x2 m = {{x, y}, {1, 2}};", "m", |i| Columns([[X[i], Y[i]], [1.0, 2.0]]))

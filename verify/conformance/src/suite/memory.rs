@@ -46,7 +46,7 @@ fn mapped_in_turns(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A kernel writes all of a buffer; the next buffers of that size must not show it.
+/// A kernel writes a whole buffer; later buffers of the same size must not contain its data.
 fn used_again_it_is_zero(device: &Device) -> CaseResult {
     let twice = kernel(device, "twice", TWICE)?;
     let stream = device.stream()?;
@@ -56,14 +56,14 @@ fn used_again_it_is_zero(device: &Device) -> CaseResult {
         expect_all(&x.to_vec()?, |_| 0);
         stream.fill(&mut x, 0x1234_5678)?;
         launch(&twice, &stream, Grid::threads(N), (&mut x,))?;
-        // Dropped with the launch in flight.
+        // The buffer is dropped with the launch in flight.
     }
     stream.synchronize()?;
     expect_all(&device.buffer::<u32>(N)?.to_vec()?, |_| 0);
     Ok(())
 }
 
-/// Numbers that begin and end at multiples of what they are aligned to.
+/// Numbers whose size is a multiple of their alignment.
 #[repr(C, align(65536))]
 struct Pages([u32; 16384]);
 
@@ -79,7 +79,7 @@ impl AsMut<[u32]> for OnHeap {
 fn of_the_host(device: &Device) -> CaseResult {
     let pages = OnHeap(Box::new(Pages([5; 16384])));
     let address = pages.0.0.as_ptr();
-    // SAFETY: boxed, the numbers do not move, and nobody else has them.
+    // SAFETY: the numbers are boxed, so they do not move, and no other code uses them.
     let wrapped = unsafe { device.buffer_no_copy::<u32>(pages) };
     let granule = device.caps().limits.wrap_granule;
     assert_eq!(granule.is_some(), wrapped.is_ok(), "{granule:?}, {wrapped:?}");
@@ -90,7 +90,7 @@ fn of_the_host(device: &Device) -> CaseResult {
     launch(&twice, &stream, Grid::threads(16384), (&mut wrapped,))?;
     expect_all(&wrapped.map()?, |i| 10 + i as u32);
     assert_eq!(wrapped.map()?.as_ptr(), address, "not in place");
-    // Dropped with a launch in flight: the pages must outlive it.
+    // The buffer is dropped with a launch in flight: the pages must outlive it.
     launch(&twice, &stream, Grid::threads(16384), (&mut wrapped,))?;
     drop(wrapped);
     stream.synchronize()?;

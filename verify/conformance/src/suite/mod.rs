@@ -1,8 +1,8 @@
 //! The conformance suite: test cases that every driver passes.
 //!
-//! A case runs kernels on a device through the public API and compares every element of their outputs with independently computed
-//! host values. A case that a device does not support ends in [`Outcome::Unsupported`], which is not a pass: `tests/drivers.rs`
-//! lists the expected ones with their reasons.
+//! A case runs kernels on a device through the public API and compares every element of their outputs with independently computed host
+//! values. A case that a device does not support ends in [`Outcome::Unsupported`], which is not a pass: `tests/drivers.rs` lists the
+//! expected ones with their reasons.
 
 /// Creates a chapter's table of cases from the names of its functions.
 macro_rules! cases {
@@ -97,7 +97,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Runs it on a device.
+    /// Runs the case on a device.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ pub struct PairCase {
 }
 
 impl PairCase {
-    /// Runs it on two devices.
+    /// Runs the case on two devices.
     ///
     /// # Errors
     ///

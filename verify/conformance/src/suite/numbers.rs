@@ -1,10 +1,10 @@
-//! MSL's floating-point types on the host: f64 represents all their values, and rounds once to each.
+//! MSL's floating-point types on the host: f64 represents all their values exactly, and is rounded once to each type.
 
 use elinvar::{bf16, f16};
 
 use super::sheet::Value;
 
-/// To float, where an inexact result has an odd last bit: a second rounding then errs nowhere.
+/// Rounds to odd: an inexact result has an odd last bit, so a second rounding gives the correctly rounded result.
 fn odd(v: f64) -> f32 {
     let f = v as f32;
     if f.is_nan() || f64::from(f) == v {

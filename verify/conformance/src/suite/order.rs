@@ -6,7 +6,7 @@ use super::{CaseResult, expect_all, kernel, launch, run};
 
 cases!("order": last_group_reduces, look_back, dispatches_in_order);
 
-/// Every group leaves its sum in device memory and counts itself; the last one to count adds the sums.
+/// Every threadgroup stores its sum in device memory and increments a counter; the last one adds the sums.
 fn last_group_reduces(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -62,7 +62,7 @@ fn last_group_reduces(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Each group waits until the group before it has published its running sum.
+/// Each threadgroup waits until the previous one has published its prefix sum.
 fn look_back(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,

@@ -10,7 +10,7 @@ cases!("pipeline": chosen_sizes_reach_every_thread_once, suggestions_are_as_laun
     the_trace_is_in_order, a_deadline_stops_a_long_launch,
     a_deadline_stops_endless_loops);
 
-/// Each thread adds one to its element, and all else stays.
+/// Each thread increments its element, and all other elements stay unchanged.
 fn chosen_sizes_reach_every_thread_once(device: &Device) -> CaseResult {
     let body = "kernel void once(device atomic_uint* out [[buffer(0)]], constant uint3& n [[buffer(1)]],
                 uint3 p [[thread_position_in_grid]]) {
@@ -63,7 +63,7 @@ fn a_fault_names_its_launch(device: &Device) -> CaseResult {
 }
 
 fn the_trace_is_in_order(device: &Device) -> CaseResult {
-    // A device of its own would be better, but a driver has but one: other cases may run meanwhile.
+    // The driver has one device, so other cases may run on it concurrently.
     let empty = kernel(device, "empty", "kernel void empty() {}")?.labeled("traced", 99);
     let stream = device.stream()?;
     device.trace().start(100_000);
@@ -99,7 +99,7 @@ fn a_deadline_stops_a_long_launch(device: &Device) -> CaseResult {
     unsafe {
         commands.launch(&slow, Grid::groups(GROUPS).group(1), (&mut out,))?;
     }
-    // In all it would take minutes.
+    // Without the deadline it would take minutes.
     let ended = commands.submit()?.wait();
     assert!(matches!(&ended, Err(Error::Timeout(text)) if text.starts_with("kernel `slow`")), "{ended:?}");
     assert!(matches!(out.to_vec(), Err(Error::Poisoned(_))));
@@ -109,8 +109,8 @@ fn a_deadline_stops_a_long_launch(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Loops that end only when the host or another thread writes, which nobody does: of all threads, of some, with a barrier
-/// inside, one within another, of threads that exchange values, and in functions that are not inlined.
+/// Loops that end only when the host or another thread writes, which never happens: in all threads, in some, with a barrier inside, nested,
+/// in threads that exchange values, and in functions that are not inlined.
 const ENDLESS: &str = "#include <metal_stdlib>
 using namespace metal;
 
@@ -185,7 +185,7 @@ fn a_deadline_stops_endless_loops(device: &Device) -> CaseResult {
             "{name}: {ended:?}"
         );
         assert!(matches!(stream.acknowledge(), Some(Error::Timeout(_))), "{name}");
-        // The stream does as before.
+        // The stream remains usable.
         stream.fill(&mut flag, 7)?;
         let passing = library.kernel("together")?;
         let done = launch(&passing, &stream, Grid::threads(256).group(64), (&mut flag,))?;

@@ -7,7 +7,7 @@ use super::sheet::{Sheet, sheets};
 
 sheets!("relational_functions": on_float, on_half, on_bfloat, on_float_in_fast_mode, all_and_any, select_between);
 
-/// What the host says about a value in its own format.
+/// Classification of a value by the host.
 struct Class {
     nan: bool,
     infinite: bool,
@@ -64,7 +64,7 @@ fn on_float() -> Sheet {
     family("on_float", floats(), float_class, MathMode::Safe)
 }
 
-/// Infinities and NaN are what they are in the default mode too.
+/// Infinities and NaN are classified correctly in the default mode as well.
 fn on_float_in_fast_mode() -> Sheet {
     family("on_float_in_fast_mode", floats(), float_class, MathMode::Fast)
 }

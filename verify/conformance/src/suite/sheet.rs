@@ -8,7 +8,7 @@ use elinvar::{Arg, Device, Grid, MathMode, Source, bf16, f16};
 
 use super::{CaseResult, run};
 
-/// Cases that are sheets; each line of a sheet counts as a part of its case.
+/// Declares cases that are sheets; each line of a sheet counts as a part of its case.
 macro_rules! sheets {
     ($chapter:literal: $($name:ident),* $(,)?) => {
         pub(super) const CASES: &[super::Case] = &[$(super::Case {
@@ -27,7 +27,7 @@ pub(super) enum Word {
     Float(f32),
     Half(f16),
     Bfloat(bf16),
-    /// A float, and how far from it the result may be.
+    /// A float, and the permitted absolute error.
     Near(f32, f32),
 }
 
@@ -67,7 +67,7 @@ pub(super) trait Value: Copy + 'static {
     fn msl() -> String;
     /// Its components.
     fn words(self) -> Vec<Word>;
-    /// How many those are.
+    /// Number of components.
     fn count() -> usize;
 }
 
@@ -103,16 +103,16 @@ values! {
     Near, "float", v => Word::Near(v.0, v.1);
 }
 
-/// A float that may differ by the second number.
+/// A float, and the permitted absolute error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Near(pub f32, pub f32);
 
-/// Within a few units in the last place of what f64 gives.
+/// Within a few units in the last place of an f64 result.
 pub(super) fn near(v: f64) -> Near {
     Near(v as f32, (v.abs() * 1e-6) as f32 + f32::MIN_POSITIVE)
 }
 
-/// 2 to 4 components are a vector.
+/// An array of 2 to 4 components is a vector.
 impl<T: Value, const N: usize> Value for [T; N] {
     fn msl() -> String {
         format!("{}{N}", T::msl())
@@ -141,7 +141,7 @@ impl<T: Value, const C: usize, const R: usize> Value for Columns<T, C, R> {
     }
 }
 
-/// Makes the argument of a column.
+/// Creates the argument of a column.
 type MakeArg = Box<dyn Fn(&Device) -> elinvar::Result<Arg>>;
 
 struct Column {
@@ -167,7 +167,7 @@ pub(super) struct Sheet {
     parts: Vec<Part>,
 }
 
-/// `write` for each type of value.
+/// `word` and `write` for each type of value.
 pub(super) const PRELUDE: &str = "#include <metal_stdlib>
 using namespace metal;
 METAL_FUNC ulong word(bool v) { return v; }
@@ -213,14 +213,14 @@ impl Sheet {
         self
     }
 
-    /// MSL text before the kernel.
+    /// Adds MSL source before the kernel.
     pub(super) fn declare(mut self, text: &str) -> Self {
         self.declarations.push_str(text);
         self.declarations.push('\n');
         self
     }
 
-    /// A variable called `name`, with a value for each row.
+    /// Adds a variable called `name`, with a value for each row.
     pub(super) fn column<T: Value + Pod + std::fmt::Debug>(mut self, name: &str, values: &[T]) -> Self {
         let (index, ty) = (self.columns.len() + 1, T::msl());
         self.rows = self.rows.max(values.len());
@@ -235,12 +235,12 @@ impl Sheet {
         self
     }
 
-    /// An expression, and what it gives in a row.
+    /// Adds an expression, and its expected value in a row.
     pub(super) fn line<T: Value>(self, text: &str, expected: impl Fn(usize) -> T + 'static) -> Self {
         self.block(text, "", text, expected)
     }
 
-    /// Statements and the expression that they lead to.
+    /// Adds statements and the expression that uses them.
     pub(super) fn block<T: Value>(
         mut self,
         name: &str,
@@ -262,7 +262,7 @@ impl Sheet {
         self.parts.iter().map(|p| p.slots).sum()
     }
 
-    /// What the sheet checks.
+    /// Names of the sheet's checks.
     pub(super) fn names(&self) -> Vec<String> {
         self.parts.iter().map(|p| p.name.clone()).collect()
     }
@@ -282,7 +282,7 @@ impl Sheet {
         text + "}\n"
     }
 
-    /// Evaluate and compare everything; the error lists each line that differs, with its first row.
+    /// Evaluates and compares everything; the error lists each line that differs, with its first row.
     pub(super) fn run(&self, device: &Device) -> CaseResult {
         let source = Source::named(format!("{}.metal", self.name), self.text()).math(self.math);
         let kernel = device.compile(source)?.kernel("sheet")?;

@@ -9,7 +9,7 @@ cases!("simdgroup_kernels": places, two_levels, transposed_by_simdgroup, loop_wh
     in_a_function, scan_of_a_row,
     in_step);
 
-/// The attributes of simdgroups say what the functions do: a thread's lane, and the threads that it sums with.
+/// Simdgroup attributes agree with simdgroup functions: a thread's lane, and the threads that take part in its sum.
 fn places(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -43,7 +43,7 @@ fn places(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A sum of a threadgroup: of each simdgroup, and of those by the first.
+/// A sum over a threadgroup: per simdgroup, then of these sums by the first simdgroup.
 fn two_levels(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -81,7 +81,7 @@ fn two_levels(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Threads of a simdgroup hand values to one another in threadgroup memory, with a barrier of theirs between.
+/// Threads of a simdgroup exchange values in threadgroup memory, with a simdgroup barrier in between.
 fn transposed_by_simdgroup(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -114,7 +114,7 @@ fn transposed_by_simdgroup(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A loop that a simdgroup leaves together; others stay longer.
+/// A loop that all lanes of a simdgroup leave together; other simdgroups stay longer.
 fn loop_while_any(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -146,7 +146,7 @@ fn loop_while_any(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Those for which something holds, one after the other: places from a ballot and from a prefix sum.
+/// Stores the selected values contiguously, at positions from a ballot and from a prefix sum.
 fn compaction(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -174,14 +174,14 @@ fn compaction(device: &Device) -> CaseResult {
     let mut got = out.to_vec()?;
     assert!(got[count..].iter().all(|v| *v == -1));
     got.truncate(count);
-    // Simdgroups come in any order.
+    // The order of the simdgroups is not defined.
     got.sort_unstable();
     expected.sort_unstable();
     expect_all(&got, |i| expected[i]);
     Ok(())
 }
 
-/// What a loop leaves that lanes leave apart: values that were the same in all lanes inside it.
+/// Values after a loop that lanes leave separately, which were uniform inside the loop.
 fn after_a_loop(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -204,7 +204,7 @@ fn after_a_loop(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A struct with an operator of its own, reduced by a tree of shuffles in a function template.
+/// A struct with a custom operator, reduced by a tree of shuffles in a function template.
 fn in_a_function(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -242,7 +242,7 @@ fn in_a_function(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A row's prefix sums by one threadgroup: within simdgroups, across them, and from one stretch to the next.
+/// Prefix sums of a row by one threadgroup: within simdgroups, across them, and from one section to the next.
 fn scan_of_a_row(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -279,7 +279,7 @@ fn scan_of_a_row(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Simdgroups of one threadgroup that go through a loop together, each with values of its own.
+/// Simdgroups of a threadgroup that run the same loop, each with its own values.
 fn in_step(device: &Device) -> CaseResult {
     const THREADS: usize = 256;
     const ROUNDS: usize = 7;

@@ -10,7 +10,7 @@ cases!("simdgroup_matrices": layout, forms_of_half, forms_of_bfloat, forms_of_fl
     products_of_bfloat, products_of_float, mixed_products, made, tiled_product, element_by_element,
     tiles_of_half, tiles_of_bfloat, tiles_of_float);
 
-/// A type of elements, in which small whole numbers are exact.
+/// An element type, in which small integers are exact.
 trait Element: Value + Pod + PartialEq + std::fmt::Debug {
     fn of(n: f32) -> Self;
     fn number(self) -> f32;
@@ -33,12 +33,12 @@ elements! {
     f32: std::convert::identity, std::convert::identity;
 }
 
-/// Whole numbers from -4 to 4.
+/// Integers from -4 to 4.
 fn numbers<T: Element>(count: usize, seed: usize) -> Vec<T> {
     (0..count).map(|i| T::of(((i * 7 + seed * 5 + i / 9) % 9) as f32 - 4.0)).collect()
 }
 
-/// Row and column of a thread's element 0 or 1.
+/// Row and column of element 0 or 1 of a thread.
 fn place(lane: usize, element: usize) -> (usize, usize) {
     (lane / 16 * 4 + lane / 2 % 4, lane / 8 % 2 * 4 + lane % 2 * 2 + element)
 }
@@ -65,7 +65,7 @@ fn layout(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Loads and stores with each combination of stride, origin and transposition, of device and threadgroup memory.
+/// Loads and stores with each combination of stride, origin and transposition, in device and threadgroup memory.
 fn forms<T: Element>(device: &Device) -> CaseResult {
     const WIDTH: usize = 24;
     let text = "template <typename P> METAL_FUNC void copy(P from, device TYPE* to) {
@@ -97,7 +97,7 @@ fn forms<T: Element>(device: &Device) -> CaseResult {
         }";
     let text = text.replace("TYPE", &T::msl()).replace("WIDTH", &WIDTH.to_string());
     let kernel = kernel(device, "forms", &text)?;
-    // Every element differs from those that a wrong form would read.
+    // Every element differs from those that a wrong variant would read.
     let values: Vec<T> = (0..WIDTH * WIDTH).map(|i| T::of((i % 256) as f32)).collect();
     let (input, mut out) = (device.buffer_with_data(&values)?, device.buffer::<T>(704)?);
     let mut placed = device.buffer_with_data(&[T::of(-1.0); WIDTH * WIDTH])?;
@@ -127,7 +127,7 @@ fn product<T: Element>(a: &[T], b: &[T], e: usize) -> f32 {
     (0..8).map(|k| a[e / 8 * 8 + k].number() * b[k * 8 + e % 8].number()).sum()
 }
 
-/// Four simdgroups, each with matrices of its own.
+/// Four simdgroups, each with its own matrices.
 fn products<T: Element>(device: &Device) -> CaseResult {
     let text = "kernel void products(device const TYPE* a, device const TYPE* b, device const TYPE* c, device TYPE* out,
                 uint group [[simdgroup_index_in_threadgroup]]) {
@@ -162,7 +162,7 @@ fn products<T: Element>(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Factors in short types and the sum in float.
+/// Factors in 16-bit types and the sum in float.
 fn mixed_products(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -220,7 +220,7 @@ fn made(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A product of larger matrices: four simdgroups, tiles in threadgroup memory, each simdgroup with four accumulators.
+/// A product of larger matrices: four simdgroups, tiles in threadgroup memory, and four accumulators per simdgroup.
 fn tiled_product(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -263,7 +263,7 @@ fn tiled_product(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Elements that are changed by thread.
+/// Elements modified by the threads that hold them.
 fn element_by_element(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -290,8 +290,8 @@ fn element_by_element(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Products of 2 by 2 tiles, twice as deep, by threadgroups of many shapes; with where each thread is, and a sum over a
-/// simdgroup.
+/// Products of 2 by 2 tiles with an inner dimension of two tiles, in threadgroups of many shapes; also the position of each thread, and a
+/// sum over a simdgroup.
 fn tiles<T: Element>(device: &Device) -> CaseResult {
     let text = "kernel void tiles(device const TYPE* a, device const TYPE* b, device float* c, device uint4* places,
                 device float* sums, uint3 t [[thread_position_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
@@ -319,7 +319,7 @@ fn tiles<T: Element>(device: &Device) -> CaseResult {
             sums[first + n] = simd_sum(float(lane * lane));
         }";
     let kernel = kernel(device, "tiles", &text.replace("TYPE", &T::msl()))?;
-    // The last ends within its second threadgroup.
+    // The grid of the last shape ends within its second threadgroup.
     let shapes = [[32, 1, 1], [64, 2, 1], [8, 4, 2], [16, 3, 2], [5, 8, 4], [40, 1, 1], [8, 4, 2]];
     for (shape, group) in shapes.into_iter().enumerate() {
         let depth = if shape + 1 == shapes.len() { 3 } else { group[2] };

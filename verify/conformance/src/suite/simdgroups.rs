@@ -11,11 +11,11 @@ use super::sheet::Word;
 cases!("simdgroups": of_int, of_uint, of_short, of_ushort, of_char, of_uchar, of_long, of_ulong, of_half, of_bfloat,
     of_float, of_int2, of_half4, of_bfloat3, of_float3, of_uchar2, shapes, divergent_loop, votes);
 
-/// What a thread sees of its simdgroup or quadgroup: of each active lane the thread.
+/// View of a thread on its simdgroup or quadgroup: the threads in the active lanes.
 struct Seen<'a> {
     lane: usize,
     peers: &'a Peers,
-    /// Of a vector, the component.
+    /// Component of a vector.
     component: usize,
 }
 
@@ -24,7 +24,7 @@ impl Seen<'_> {
         self.peers.len()
     }
 
-    /// What the thread in a lane has, if the lane is active.
+    /// Value of the thread in a lane, if the lane is active.
     fn from<T>(&self, lane: usize, value: impl Fn(usize) -> T) -> Option<T> {
         self.peers[lane].map(|t| value(t + self.component))
     }
@@ -34,28 +34,28 @@ impl Seen<'_> {
     }
 }
 
-/// What a thread gets; `None` if that is undefined.
+/// Result of a thread; `None` if it is undefined.
 type Gives<T> = Box<dyn Fn(&Seen) -> Option<T>>;
 
-/// How a number is written, and what it is for a thread in a lane.
+/// Text of a number, and its value for a thread and a group width.
 type Given = (String, fn(usize, usize) -> usize);
 
 /// A function, its argument, and the values that it folds.
 type Folded<T> = (&'static str, &'static str, Fold, fn(usize) -> T);
 
-/// An expression, and what it gives for the thread that sees this; `None` if that is undefined.
+/// An expression, and its result for a thread with this view; `None` if it is undefined.
 struct Line<T> {
     text: String,
     gives: Gives<T>,
 }
 
-/// The numbers of lanes and distances that the kernels are given, the same for all threads, and each thread's own.
+/// Lane index or distance passed to the kernels that is the same for all threads; below, that of each thread.
 const GIVEN: usize = 6;
 fn given(t: usize) -> usize {
     t * 11 % 37
 }
 
-/// How a lane or a distance is written, and what it is for a thread in a lane.
+/// Texts of lane indices and distances, and their values for a thread.
 fn numbers(width: usize, varying: bool) -> Vec<Given> {
     let mut all: Vec<Given> = vec![("1".into(), |_, _| 1)];
     match width {
@@ -78,7 +78,7 @@ fn numbers(width: usize, varying: bool) -> Vec<Given> {
     all
 }
 
-/// Shuffles of `u`, and with what comes in from `f`. A thread's own value is `own(t)`, what comes in `own(t + 7)`.
+/// Shuffles of `u`, also with fill values from `f`. A thread's value is `own(t)`, its fill value `own(t + 7)`.
 fn shuffles<T: Number>(group: &str, width: usize) -> Vec<Line<T>> {
     let mut lines: Vec<Line<T>> = Vec::new();
     let mut add = |name: &str, varying: bool, from: fn(usize, usize, usize) -> Option<usize>| {
@@ -175,12 +175,12 @@ fn folds<T: Number>(group: &str) -> Vec<Line<T>> {
     lines
 }
 
-/// What threads call the functions: in one go, or in a loop.
+/// Which threads call the functions, and how often.
 #[derive(Clone, Copy)]
 enum Way {
-    /// Those whose flag is set.
+    /// Once, in the threads whose flag is set.
     Flagged(fn(usize) -> bool),
-    /// Each lane as often as its number divided by four leaves, and once more; the last results count.
+    /// In a loop of `lane % 4 + 1` rounds; the results of the last round count.
     Loop,
 }
 
@@ -192,7 +192,7 @@ impl Way {
         }
     }
 
-    /// Whether `other`, in a lane, is active when the thread in lane `lane` calls for the last time.
+    /// Whether the thread `other` in lane `other_lane` is active in the last call of the thread in lane `lane`.
     fn is_active(self, lane: usize, other: usize, other_lane: usize) -> bool {
         match self {
             Way::Flagged(flag) => flag(other),
@@ -201,8 +201,8 @@ impl Way {
     }
 }
 
-/// One kernel with all functions on vectors of `C` components of T, or on T itself if `C` is 1; a component `c` of
-/// thread t has the values of t + c.
+/// One kernel with all functions on vectors of `C` components of T, or on T itself if `C` is 1; component `c` of thread t has the value of
+/// thread t + c.
 fn all_functions<T: Number, const C: usize>(device: &Device, shape: Shape, ways: &[Way]) -> CaseResult {
     let (scalar, of) = (T::msl(), if C == 1 { T::msl() } else { format!("{}{C}", T::msl()) });
     let groups: Vec<(usize, Line<T>)> = [("simd", 32), ("quad", 4)]
@@ -287,12 +287,12 @@ fn compare<T: Number, const C: usize>(
     })
 }
 
-/// A few threads that do not call, whole quadgroups and a whole simdgroup among them, and a simdgroup with one that does.
+/// Excludes individual threads, whole quadgroups and a whole simdgroup; one simdgroup has a single active thread.
 fn some(t: usize) -> bool {
     t % 3 != 1 && t % 11 != 4 && !(44..52).contains(&t) && !(100..133).contains(&t) && (t < 200 || t == 217)
 }
 
-/// The last group has 30 threads.
+/// The last threadgroup has 30 threads.
 fn of<T: Number, const C: usize>(device: &Device) -> CaseResult {
     all_functions::<T, C>(device, Shape::line(230, 100), &[Way::Flagged(|_| true), Way::Flagged(some)])
 }
@@ -365,7 +365,7 @@ fn divergent_loop(device: &Device) -> CaseResult {
     all_functions::<f32, 1>(device, Shape { grid: [15, 7, 1], group: [8, 8, 1] }, &[Way::Loop])
 }
 
-/// A condition of each thread: all of a simdgroup, none, and mixed.
+/// A condition per thread: true in all threads of a simdgroup, in none, or in some.
 fn holds(t: usize) -> bool {
     match t / 32 {
         1 => true,
@@ -374,7 +374,7 @@ fn holds(t: usize) -> bool {
     }
 }
 
-/// An expression of `b`, and the word that it gives.
+/// An expression of `b`, the group width, and the resulting word.
 type Vote = (&'static str, usize, fn(&Seen) -> u64);
 const VOTES: &[Vote] = &[
     ("simd_vote::vote_t(simd_ballot(b))", 32, |s| s.bits(holds)),
@@ -398,7 +398,7 @@ const VOTES: &[Vote] = &[
 ];
 
 impl Seen<'_> {
-    /// The active lanes for which a condition holds.
+    /// Mask of the active lanes for which a condition holds.
     fn bits(&self, condition: fn(usize) -> bool) -> u64 {
         let lanes = (0..self.width()).filter(|l| self.from(*l, condition) == Some(true));
         lanes.map(|l| 1 << l).sum()

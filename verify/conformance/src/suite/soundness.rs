@@ -11,7 +11,7 @@ use super::CaseResult;
 cases!("soundness": pointers_without_memory, pointers_of_one_or_none, writes_to_constants, misaligned_accesses,
     lengths_of_copies, const_that_is_cast_away, memory_of_others, bytes_as_bools, undefined_behavior_takes_no_check_out, calls_out_of_the_kernel, names_of_the_processor);
 
-/// Host memory that a kernel is told the address of.
+/// Content of the host memory whose address a kernel receives.
 const SECRET: u32 = 0x5ec2e7;
 
 fn library(device: &Device, name: &str, body: &str) -> elinvar::Result<Library> {
@@ -26,7 +26,7 @@ enum End {
     Refused(String),
     /// Its launch ended in a fault.
     Fault(String),
-    /// It ran. The words are what it wrote.
+    /// It ran, and wrote these words.
     Ran(Vec<u32>),
 }
 
@@ -41,8 +41,8 @@ impl End {
     }
 }
 
-/// Launch a kernel that takes a buffer, and an address of the host's, four bytes at a time, that it must not reach. `threads` threads in
-/// groups of 32; the buffer has 64 words.
+/// Launches a kernel with a buffer of 64 words and the address of host memory that it must not access, with `threads` threads in
+/// threadgroups of 32.
 fn attack(
     device: &Device,
     library: &Library,
@@ -77,7 +77,7 @@ fn launch(
     kernel.launch(&device.stream()?, grid, (&mut *out, address))?.wait().map(drop)
 }
 
-/// What a source may name is Metal's own compiler's concern on Metal.
+/// Metal's own compiler decides which names a source may use on Metal.
 fn expect_our_compiler(device: &Device) -> elinvar::Result<()> {
     match device.kind().name() {
         "metal" => Err(Error::Unsupported("Metal's own compiler reads the source".into())),
@@ -85,7 +85,7 @@ fn expect_our_compiler(device: &Device) -> elinvar::Result<()> {
     }
 }
 
-/// The text of a kernel `name` with this body, over `out`, the address `a` and the thread's number `i`.
+/// Source of a kernel `name` with this body, with `out`, the address `a` and the thread's index `i`.
 fn text(name: &str, body: &str) -> String {
     format!(
         "kernel void {name}(device uint* out [[buffer(0)]], constant ulong& a [[buffer(1)]],
@@ -93,12 +93,12 @@ fn text(name: &str, body: &str) -> String {
     )
 }
 
-/// Run all attacks of a table, and see that each is stopped.
+/// Runs all attacks of a table, and checks that each is stopped.
 fn all_are_stopped(device: &Device, before: &str, attacks: &[(&str, &str)]) -> CaseResult {
     let body: String = attacks.iter().map(|(name, body)| text(name, body)).collect();
     let library = library(device, "attacks", &format!("{before}{body}"))?;
     for (number, (name, _)) in attacks.iter().enumerate() {
-        // The line of its body, where the place is told.
+        // Line of the kernel's body, which is reported if the location is known.
         let line = 3 + before.matches('\n').count() + 2 * number + 1;
         match attack(device, &library, name, 32)? {
             End::Refused(message) if message.contains(&format!("attacks.metal:{line}")) => {}
@@ -148,7 +148,7 @@ fn pointers_without_memory(device: &Device) -> CaseResult {
     )
 }
 
-/// A pointer that is null or of an argument has the argument's bounds, or none.
+/// A pointer that is null or points to an argument has the argument's bounds, or none.
 fn pointers_of_one_or_none(device: &Device) -> CaseResult {
     all_are_stopped(
         device,
@@ -165,7 +165,7 @@ fn pointers_of_one_or_none(device: &Device) -> CaseResult {
             ),
         ],
     )?;
-    // What is never reached is not a reason to refuse a kernel.
+    // A null pointer that is never accessed at run time is no reason to refuse a kernel.
     let body = text(
         "optional",
         "device uint* bias = nullptr; uint sum = i; if (a == 1) sum += bias[i]; out[i] = sum;",
@@ -181,7 +181,7 @@ fn pointers_of_one_or_none(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A table may be written to by nobody; clang may leave such a write out.
+/// Constant tables must not be written; clang may drop such writes.
 fn writes_to_constants(device: &Device) -> CaseResult {
     let attacks = [
         ("constant_table", "((device uint*)&table[0])[i & 3u] = i; out[i] = table[(i + uint(a)) & 3u];"),
@@ -244,7 +244,7 @@ fn lengths_of_copies(device: &Device) -> CaseResult {
     )
 }
 
-/// What LLVM may conclude from a text's undefined behavior is not that a check cannot fail.
+/// LLVM must not conclude from a source's undefined behavior that a check cannot fail.
 fn undefined_behavior_takes_no_check_out(device: &Device) -> CaseResult {
     let attacks = [
         ("uninitialized", "device uint* p; p[a / 4 + i] = i; out[i] = i;"),
@@ -274,13 +274,13 @@ fn undefined_behavior_takes_no_check_out(device: &Device) -> CaseResult {
     let before = "uint none(uint i, device uint* out) { if (i > 70000u) return 3; out[i + 70000u] = i; }\n";
     let library = library(device, "undefined", &format!("{before}{body}"))?;
     for (name, _) in attacks {
-        // What runs has left nothing.
+        // A kernel that runs has not accessed host memory.
         attack(device, &library, name, 64)?;
     }
     Ok(())
 }
 
-/// What a text declares and does not define is not looked for in the process.
+/// Functions that a source declares and does not define are not resolved in the process.
 fn calls_out_of_the_kernel(device: &Device) -> CaseResult {
     expect_our_compiler(device)?;
     let declared = [
@@ -311,7 +311,7 @@ fn calls_out_of_the_kernel(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Names of the processor's, and of ours, are refused where they stand.
+/// Names of the processor and of the implementation are refused, with their location.
 fn names_of_the_processor(device: &Device) -> CaseResult {
     expect_our_compiler(device)?;
     let words = [
@@ -339,7 +339,8 @@ fn names_of_the_processor(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A kernel that casts `const` away writes its argument: the launch knows, so that the host waits for it, and refuses what is only read.
+/// A kernel that casts `const` away writes its argument: the launch treats it as written, so the host waits for it, and read-only arguments
+/// are refused.
 fn const_that_is_cast_away(device: &Device) -> CaseResult {
     let body = "kernel void quiet(device const uint* in [[buffer(0)]], device uint* out [[buffer(1)]],
         constant uint& n [[buffer(2)]], uint i [[thread_position_in_grid]]) {
@@ -365,13 +366,13 @@ fn const_that_is_cast_away(device: &Device) -> CaseResult {
     let mut expected = 1_u32;
     (0..50).for_each(|k| expected = expected.wrapping_mul(3).wrapping_add(k));
     let done = kernel.launch(&stream, Grid::threads(count), (&mut data, &mut out, 50_u32))?;
-    // Waits for the launch, which may write it.
+    // The read waits for the launch, which may write the buffer.
     super::expect_all(&data.to_vec()?, |_| expected);
     done.wait()?;
     Ok(())
 }
 
-/// Memory that a kernel has not written is zero: nothing of another kernel is left there.
+/// Memory that a kernel has not written is zero, and contains nothing of another kernel.
 fn memory_of_others(device: &Device) -> CaseResult {
     let body = "kernel void fill(device uint* out [[buffer(0)]], threadgroup uint* given [[threadgroup(0)]],
             uint i [[thread_position_in_grid]], uint l [[thread_position_in_threadgroup]]) {
@@ -407,7 +408,7 @@ fn memory_of_others(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A `bool` is true or false, whatever byte stands for it in memory.
+/// A `bool` is true or false, regardless of its byte in memory.
 fn bytes_as_bools(device: &Device) -> CaseResult {
     let body = "struct Flags { bool a; uchar pad; bool b[2]; };
         uint number(bool b) { return uint(b); }

@@ -10,7 +10,7 @@ cases!("sources": pieces_are_one_text, macros, macros_of_the_math_mode, included
 
 const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
 
-/// Runs `kernel` over 20 threads and gives what it writes to its `device uint*`.
+/// Runs `kernel` over 20 threads; returns the content of its `device uint*`.
 fn written(device: &Device, source: &Source, kernel: &str) -> elinvar::Result<Vec<u32>> {
     let kernel = device.compile(source)?.kernel(kernel)?;
     let mut out = device.buffer::<u32>(20)?;
@@ -68,7 +68,7 @@ fn included_files(device: &Device) -> CaseResult {
         first.path().join("a.h"),
         "#pragma once\n#include \"inner/b.h\"\nstatic uint a(uint x) { return b(x) + 1; }\n",
     )?;
-    // Beside the file that includes it, then in the folders in their order.
+    // Included files are searched beside the including file, then in the folders in order.
     write(
         first.path().join("inner/b.h"),
         "#pragma once\n#include \"c.h\"\n#include <d.h>\nstatic uint b(uint x) { return C * x + D; }\n",
@@ -110,7 +110,7 @@ fn only_the_given_folders(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Every way to declare a kernel and to name it, with what the kernel of that name writes.
+/// All ways to declare and name a kernel, with the output of the kernel of each name.
 fn forms_of_kernels(device: &Device) -> CaseResult {
     let text = format!(
         "{HEAD}#define P (device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]])
@@ -163,7 +163,7 @@ fn forms_of_kernels(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Parameters without an index take the lowest that no other has, buffers and threadgroup memory each for itself.
+/// Parameters without an index take the lowest free one, separately for buffers and threadgroup memory.
 fn implied_indices(device: &Device) -> CaseResult {
     let text = format!(
         "{HEAD}kernel void k(device uint* a, constant uint& b [[buffer(1)]], uint i [[thread_position_in_grid]], device uint* c,
@@ -179,7 +179,7 @@ fn implied_indices(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A header that host and kernel share.
+/// A header shared by host and kernel.
 fn guarded_headers(device: &Device) -> CaseResult {
     let folder = tempfile::tempdir()?;
     let shared = "#ifndef SHARED_H\n#define SHARED_H\n#ifdef __METAL_VERSION__\n#define CONSTANT constant\n#else\n\
@@ -192,7 +192,7 @@ fn guarded_headers(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Only Apple's GPUs run what is in one; what is none is an error there too.
+/// Only Apple GPUs run metal libraries; an invalid library is an error there too.
 fn metal_libraries(device: &Device) -> CaseResult {
     let refused = device.compile(Source::metal_library("k.metallib", *b"no library")).map(drop);
     match refused {

@@ -1,5 +1,4 @@
-//! Streams: several concurrent ones, each in order; the host sees the results it waits for; everything may be dropped with pending
-//! work.
+//! Streams: several concurrent ones, each in order; the host sees the results it waits for; everything may be dropped with pending work.
 
 use elinvar::{Device, Error, Grid, Priority};
 
@@ -71,7 +70,7 @@ fn a_batch_is_one_submission(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// The device finishes what was submitted though all that named it is gone; then it still works.
+/// The device completes submitted work after all its handles have been dropped, and remains usable.
 fn drop_in_flight(device: &Device) -> CaseResult {
     for _ in 0..4 {
         let kernel = kernel(device, "add_one", ADD)?;
@@ -99,7 +98,7 @@ fn read_waits_for_the_writer(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Twenty times the work does not take less time by the device's clock.
+/// Twenty times the work does not take less time on the device's clock.
 fn timing_is_measured(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -127,7 +126,7 @@ fn timing_is_measured(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// The order that priorities make is shown by each driver's own tests, where the device can be kept busy.
+/// Each driver's own tests check the order by priority, because they can keep the device busy.
 fn a_priority_is_given_or_refused(device: &Device) -> CaseResult {
     let kernel = kernel(device, "add_one", ADD)?;
     for priority in [Priority::Low, Priority::Normal, Priority::High] {

@@ -21,7 +21,7 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "templates::limits", run: |d| limits().run(d), parts: || limits().names() },
 ];
 
-/// One template, several kernels.
+/// Several kernels from one template.
 fn host_names(device: &Device) -> CaseResult {
     let text = "#include <metal_stdlib>
         using namespace metal;
@@ -53,7 +53,7 @@ fn host_names(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// A struct of values and arrays, by reference.
+/// A struct with scalars and arrays, by reference.
 fn struct_of_arguments(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -81,8 +81,8 @@ fn struct_of_arguments(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Overloads that a source adds to the functions of the library for a type of its choice. They are called for
-/// that type, the library's for all others, also from within them and where both are of a simdgroup.
+/// Overloads of library functions in a source, for one type. They are called for that type, and the library's functions for all others,
+/// also from within the overloads and if both are simdgroup functions.
 fn own_overloads(device: &Device) -> CaseResult {
     let library = device.compile(Source::named(
         "own_overloads.metal",

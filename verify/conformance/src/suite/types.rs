@@ -26,7 +26,7 @@ macro_rules! integers {
             fn number(self) -> Number {
                 Number::Integer(i128::from(self))
             }
-            /// Integers wrap; floats lose their fraction and stay within the type; NaN is zero.
+            /// Integers wrap; floats are truncated and saturate; NaN becomes zero.
             fn from_number(n: Number) -> Self {
                 match n {
                     Number::Integer(v) => v as $host,
@@ -59,7 +59,7 @@ floats! {
         Number::Integer(v) => f16::from_f32(v as f32),
         Number::Float(v) => round_half(v),
     };
-    // An integer becomes a bfloat by way of float, so that it may be rounded twice.
+    // The conversion of an integer to bfloat goes through float, so the result may be rounded twice.
     bf16, |n| match n {
         Number::Integer(v) => bf16::from_f32(v as f32),
         Number::Float(v) => round_bfloat(v),
@@ -123,7 +123,7 @@ fn floats<T: Scalar>() -> Vec<T> {
     FLOATS.iter().map(|v| T::from_number(Number::Float(*v))).collect()
 }
 
-/// Call a macro with each scalar type's host type and the column that holds it.
+/// Calls a macro with each scalar type's host type and the name of its column.
 macro_rules! with_scalars {
     ($call:ident) => {
         $call!(i8, "c");
@@ -211,7 +211,7 @@ fn vector_conversions() -> Sheet {
     sheet
 }
 
-/// There and back through every pair of types of one size.
+/// Round trips through every pair of types of one size.
 fn reinterpreted<T: Value + bytemuck::Pod + std::fmt::Debug>(
     name: &'static str,
     types: &[&str],
@@ -273,19 +273,19 @@ fn reinterpreted_bytes() -> Sheet {
         .line("as_type<uint>(as_type<uchar4>(v).wzyx)", move |i| v6(i).swap_bytes())
 }
 
-/// Every half and bfloat pattern beside another one.
+/// Every half and bfloat bit pattern, paired with another one.
 fn patterns() -> (Vec<u16>, Vec<u16>) {
     let a: Vec<u16> = (0..=u16::MAX).collect();
     let b = a.iter().map(|a| a.wrapping_mul(40_503).rotate_left(5) ^ 0x3c00).collect();
     (a, b)
 }
 
-/// Nor do the instructions for bfloat take subnormal operands as they are; products are to be normal too.
+/// Avoids subnormal numbers: bfloat instructions may flush subnormal operands, and products must be normal as well.
 fn large_or_zero(bits: u16) -> u16 {
     if bits & 0x7fff == 0 || bits & 0x6000 != 0 { bits } else { bits | 0x2000 }
 }
 
-/// The operators on values of a 16-bit type, each rounded once.
+/// The operators on values of a 16-bit type, each with a single rounding.
 fn narrow_arithmetic<T: Value>(
     name: &'static str,
     (a, b): (Vec<u16>, Vec<u16>),
@@ -340,7 +340,7 @@ fn bfloat_arithmetic() -> Sheet {
     )
 }
 
-/// All floats that are near a half, on either side of it and of the middle between two.
+/// Floats near each half, on either side of it and of the midpoint to the next.
 fn half_bits() -> Sheet {
     let near: Vec<f32> = (0..=u16::MAX)
         .map(|bits| {
@@ -357,7 +357,7 @@ fn half_bits() -> Sheet {
         .line("bfloat(f)", move |i| bf16::from_f32(n2[i]))
 }
 
-/// The type of an operation on two types.
+/// Types of operations on two types.
 fn promotions() -> Sheet {
     Sheet::new("promotions")
         .column("c", &[-3_i8])

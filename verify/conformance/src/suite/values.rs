@@ -82,7 +82,7 @@ fn bfloat_arithmetic(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Division by zero and of the least integer by -1, shifts by the width and more: defined, no trap.
+/// Division by zero and of the least integer by -1, and shifts by at least the width: defined, without a trap.
 fn integer_corners(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
@@ -239,7 +239,7 @@ fn threadgroup_atomics(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Against f64, to a bound far above what any of them needs but far below a wrong function.
+/// Compared with f64, with a bound far above the error of the functions but far below that of a wrong function.
 fn float_functions(device: &Device) -> CaseResult {
     type Function = (&'static str, fn(f64) -> f64);
     let functions: [Function; 17] = [

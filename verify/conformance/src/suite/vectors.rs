@@ -21,8 +21,7 @@ const C: [f32; 2] = [3.5, 0.25];
 const D: [f32; 2] = [4.5, -1e9];
 const V: [[f32; 4]; 2] = [[5.0, 6.0, 7.0, 8.0], [-5.0, 0.5, 1e20, -0.0]];
 
-/// Every way to split `n` components into scalars and vectors of the expression, all of them cut from
-/// `a, b, c, d` in this order.
+/// All ways to compose `n` components of scalars and vectors that are taken from `a, b, c, d` in this order.
 fn splits(n: usize) -> Vec<String> {
     fn go(from: usize, n: usize, parts: &mut Vec<String>, all: &mut Vec<String>) {
         if from == n {
@@ -99,7 +98,7 @@ fn braces() -> Sheet {
         .block("returned", "auto f = [](float x) -> float2 { return {x, 1}; };", "f(c)", |i| [C[i], 1.0])
 }
 
-/// All swizzles of a vector of four, by one set of letters.
+/// All swizzles of a vector of four with one set of letters.
 fn swizzles(letters: &'static str) -> Sheet {
     let mut sheet = self::letters();
     for length in 1..=4_usize {
@@ -126,7 +125,7 @@ fn swizzles_rgba() -> Sheet {
     swizzles("rgba")
 }
 
-/// Every swizzle without repetition on the left, plain and compound.
+/// All swizzles without repetition on the left-hand side of plain and compound assignments.
 fn assigned_swizzles() -> Sheet {
     let mut sheet = letters();
     for letters in ["xyzw", "rgba"] {
@@ -276,7 +275,7 @@ fn integer_operators() -> Sheet {
         .line("long2(P.xy) * 0x100000000l", |i| [i64::from(X[i]) << 32, i64::from(Y[i]) << 32])
 }
 
-/// Components narrower than int: results wrap, and a shift counts within the component's width.
+/// Components narrower than int: results wrap, and shift counts are within the component's width.
 fn narrow_integers() -> Sheet {
     let (x, y) = (|i: usize| X[i] as i8, |i: usize| Y[i] as i8);
     Sheet::new("narrow_integers")
@@ -416,7 +415,7 @@ fn packed_construction() -> Sheet {
         })
 }
 
-/// Every packed type is as large as its scalars together.
+/// The size of a packed type is that of all its scalars.
 fn packed_types() -> Sheet {
     let mut sheet = Sheet::new("packed_types");
     let scalars = [
@@ -443,7 +442,7 @@ fn packed_types() -> Sheet {
     sheet
 }
 
-/// Vectors of every element type hold what they are given.
+/// Vectors of every element type hold the values they are constructed from.
 fn element_types() -> Sheet {
     let mut sheet = Sheet::new("element_types").column("n", &[5_u32, 0, 100]);
     let n = |i: usize| [5_u64, 0, 100][i];

@@ -1,4 +1,4 @@
-//! Calls that are wrong: refused where they are made, with the operand's name, on every device.
+//! Invalid calls are refused immediately, with the operand's name, on every device.
 
 use elinvar::driver::primitive::{Extent, Float, MatMul, Matrix, Reduction, ReductionKind, Softmax};
 use elinvar::{Arg, Device, Error, Primitive, Scalar, f16};
@@ -71,7 +71,7 @@ fn memory_that_is_shared(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Operands may lie in one buffer, and both factors be the same memory.
+/// Operands may be in one buffer, and both factors may be the same memory.
 fn memory_side_by_side(device: &Device) -> CaseResult {
     let stream = device.stream()?;
     let product = Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 2));

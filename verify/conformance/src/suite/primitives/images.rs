@@ -1,4 +1,4 @@
-//! Convolution and pooling, in both orders of an image's numbers.
+//! Convolution and pooling, in both data layouts.
 
 use elinvar::driver::primitive::{Convolution, Images, Layout, Padding, PoolKind, Pooling, Window};
 use elinvar::{Buffer, Device, Grid, Primitive, f16};
@@ -27,7 +27,7 @@ fn windows() -> [Window; 5] {
     ]
 }
 
-/// Where a number of some images lies.
+/// Index of an element of images.
 fn at(layout: Layout, size: Images, [image, channel, row, column]: [usize; 4]) -> usize {
     let [channels, height, width] = [size.channels, size.height, size.width].map(|size| size as usize);
     match layout {
@@ -40,7 +40,7 @@ fn count(size: Images) -> usize {
     size.elements() as usize * size.count as usize
 }
 
-/// Where in the source a point of the window is, for each of its points in order; `None` outside the image.
+/// Position in the source of each point of the window, in order; `None` outside the image.
 fn points(window: &Window, source: Images, [row, column]: [usize; 2]) -> Vec<Option<[usize; 2]>> {
     let along = |size: u32, image: u32, before: u32, stride: u32, dilation: u32, position: usize| {
         (0..size as usize).map(move |point| {
@@ -54,7 +54,7 @@ fn points(window: &Window, source: Images, [row, column]: [usize; 2]) -> Vec<Opt
     rows.flat_map(|row| columns().map(move |column| Some([row?, column?]))).collect()
 }
 
-/// Compares every number of a result behind `skip` elements, and those around it.
+/// Compares every element of a result after the first `skip` elements, and the elements around it.
 #[track_caller]
 fn expect<T: Number>(
     what: &str,
@@ -78,7 +78,7 @@ fn expect<T: Number>(
     Ok(())
 }
 
-/// Some numbers behind `skip` others, and three behind them.
+/// A buffer of `skip` elements, `count` elements and three more.
 fn stored<T: Number>(device: &Device, count: usize, skip: usize, seed: u32) -> elinvar::Result<Buffer<T>> {
     let values = if seed == 0 { vec![BEFORE; skip + count + 3] } else { numbers(skip + count + 3, seed) };
     device.buffer_with_data(&typed::<T>(&values))
@@ -138,7 +138,7 @@ fn convolution<T: Number>(
     Ok(())
 }
 
-/// Weights that a kernel of the same stream changes between convolutions of one shape, which are not waited for.
+/// A kernel of the same stream changes the weights between convolutions of one shape, without waits.
 fn weights_of_the_same_stream(device: &Device) -> CaseResult {
     let add =
         "kernel void add(device float* data, constant float& value, uint i [[thread_position_in_grid]]) {
@@ -197,7 +197,7 @@ fn pool<T: Number>(
     let (primitive, size) = (Primitive::Pooling(p), p.result());
     let mut source = stored::<T>(device, count(images), skip, 14)?;
     if kind == PoolKind::Max {
-        // Below zero, so that zeros around the image would be seen.
+        // Negative values, so that padding with zeros would be detected.
         let below: Vec<f64> = source.to_vec()?.into_iter().map(|value| value.get() - 3.0).collect();
         source.write(&typed::<T>(&below))?;
     }

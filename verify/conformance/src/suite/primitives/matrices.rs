@@ -8,7 +8,7 @@ use super::{CaseResult, Exact, Number, Stored, computed, points, typed};
 cases!("primitives": products, products_of_several, a_beta_of_zero_ignores_what_was_there, matrix_and_vector,
     softmax_of_rows, reductions);
 
-/// Elements before a matrix, and gaps between rows.
+/// Number of elements before a matrix, and of padding elements between rows.
 const PLACES: [[usize; 2]; 3] = [[0, 0], [4, 0], [8, 4]];
 
 /// Rows, interior, columns.
@@ -145,7 +145,7 @@ fn softmax_of_rows(device: &Device) -> CaseResult {
 
 fn softmax_of<T: Number>(device: &Device, size: [u32; 2], logarithm: bool, place: [usize; 2]) -> CaseResult {
     let mut source = Stored::<T>::new(device, size, place, 1, 7)?;
-    // Some so large that their exponential is not a number of the type.
+    // Some values are so large that their exponential is not representable.
     let mut values = source.values()?;
     values.iter_mut().step_by(5).for_each(|value| *value += 500.0);
     source.buffer.write(&typed::<T>(&values))?;
@@ -167,7 +167,7 @@ fn softmax_of<T: Number>(device: &Device, size: [u32; 2], logarithm: bool, place
         let greatest = (0..columns).map(value).fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = (0..columns).map(|k| (value(k) - greatest).exp()).sum();
         let log = value(column) - greatest - sum.ln();
-        // An exponential is wrong by a few units, and a difference of large numbers by theirs.
+        // An exponential has an error of a few units in the last place, and a difference of large numbers has that of the numbers.
         let (value, size) = if logarithm { (log, 4.0 + log.abs()) } else { (log.exp(), 8.0 * log.exp()) };
         Exact { value, size, terms: columns as f64 }
     };

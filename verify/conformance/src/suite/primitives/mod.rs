@@ -1,8 +1,8 @@
-//! Primitives of a vendor's library against the same sums in `f64` on the host. A device that has none refuses them with that
+//! Primitives of a vendor's library compared with the same sums in `f64` on the host. A device without a library refuses them with that
 //! reason.
 //!
-//! Operands are whole sixteenths up to 2, so that they are exact in 16 bits. A result may differ from the exact one by two units in
-//! the last place of its type, by what adding up its terms in `f32` in any order may lose, and by the smallest number that counts.
+//! Operands are multiples of 1/16 up to 2, which are exact in 16 bits. The permitted error of a result is two units in the last place of
+//! its type, plus the possible loss of summing its terms in `f32` in any order, plus [`Number::LEAST`].
 
 mod errors;
 mod images;
@@ -19,15 +19,15 @@ pub(super) fn all() -> Vec<Case> {
     [matrices::CASES, images::CASES, order::CASES, errors::CASES].concat()
 }
 
-/// What results hold before.
+/// Initial content of results.
 const BEFORE: f64 = 7.5;
 
-/// An element of a primitive.
+/// Element type of a primitive.
 trait Number: elinvar::Pod + std::fmt::Debug {
     const FLOAT: Float;
     /// One unit in the last place of 1.
     const UNIT: f64;
-    /// The smallest number that counts: what is below it may be 0. Metal may flush numbers of 32 bits that are not normal.
+    /// Results below this may be 0. Metal may flush subnormal 32-bit numbers.
     const LEAST: f64;
     fn of(value: f64) -> Self;
     fn get(self) -> f64;
@@ -61,7 +61,7 @@ impl Number for f16 {
     }
 }
 
-/// Numbers that look like chance, the same for each `seed`.
+/// Pseudorandom numbers, determined by `seed`.
 fn numbers(count: usize, seed: u32) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
     let next = || {
@@ -77,7 +77,7 @@ fn typed<T: Number>(values: &[f64]) -> Vec<T> {
     values.iter().map(|value| T::of(*value)).collect()
 }
 
-/// An element's exact value, and the sum of its terms' sizes.
+/// Exact value of an element, the sum of the magnitudes of its terms, and their number.
 #[derive(Clone, Copy, Default)]
 struct Exact {
     value: f64,
@@ -110,7 +110,7 @@ impl Exact {
     }
 }
 
-/// A matrix in a buffer: rows with gaps, behind some elements that are not its own.
+/// A matrix in a buffer: rows with padding, after some other elements.
 struct Stored<T> {
     buffer: Buffer<T>,
     skip: usize,
@@ -119,8 +119,8 @@ struct Stored<T> {
 }
 
 impl<T: Number> Stored<T> {
-    /// `count` matrices whose rows are `gap` elements apart, and which are `gap` rows apart, `skip` elements into a buffer;
-    /// around them lies what nobody may touch.
+    /// `count` matrices with `gap` padding elements between rows and `gap` padding rows between matrices, `skip` elements into a buffer.
+    /// All elements around them must stay unchanged.
     fn new(
         device: &Device,
         [rows, columns]: [u32; 2],
@@ -139,13 +139,13 @@ impl<T: Number> Stored<T> {
         Ok(Self { buffer: device.buffer_with_data(&typed::<T>(&values))?, skip, shape, count })
     }
 
-    /// As operand: from its first element to the end of its last.
+    /// Range of the operand: from its first element to the end of its last one.
     fn range(&self) -> std::ops::Range<usize> {
         let Matrix { rows, columns, .. } = self.shape;
         self.skip..self.at(self.count - 1, rows as usize - 1, columns as usize - 1) + 1
     }
 
-    /// Where an element lies in the buffer.
+    /// Index of an element in the buffer.
     fn at(&self, matrix: usize, row: usize, column: usize) -> usize {
         let size = T::FLOAT.size();
         let Matrix { row_bytes, matrix_bytes, .. } = self.shape;
@@ -157,7 +157,7 @@ impl<T: Number> Stored<T> {
         Ok(self.buffer.to_vec()?.into_iter().map(T::get).collect())
     }
 
-    /// Compares every byte of the buffer: elements with what `exact` says, and what lies between with what was there.
+    /// Compares every element of the buffer: those of the matrices with `exact`, all others with their previous content.
     #[track_caller]
     fn expect(
         &self,
@@ -187,7 +187,7 @@ fn points(rows: usize, columns: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..rows).flat_map(move |row| (0..columns).map(move |column| (row, column)))
 }
 
-/// The result of a call that the device takes if its caps have the primitive, and refuses with the reason if not.
+/// Checks a result: the device must accept the primitive if its caps list it, and refuse it with the reason otherwise.
 #[track_caller]
 fn taken<T>(device: &Device, primitive: &Primitive, result: elinvar::Result<T>) -> elinvar::Result<T> {
     let has = device.caps().features.primitives.has(primitive.kind(), primitive.float());
@@ -203,7 +203,7 @@ fn taken<T>(device: &Device, primitive: &Primitive, result: elinvar::Result<T>) 
     result
 }
 
-/// Compute and wait.
+/// Computes the primitive and waits.
 #[track_caller]
 fn computed(stream: &Stream, primitive: &Primitive, operands: impl Args) -> elinvar::Result<()> {
     let done = stream.primitive(primitive, operands).and_then(|done| done.wait());

@@ -1,4 +1,4 @@
-//! Primitives among other work: kernels, copies and fills before and behind, recorded and in graphs, on several streams.
+//! Primitives among other work: between kernels, copies and fills, recorded and in graphs, on several streams.
 
 use elinvar::driver::primitive::MatMul;
 use elinvar::{Buffer, CommandBuffer, Device, Graph, Grid, Kernel, Primitive, Stream};
@@ -20,8 +20,8 @@ fn product() -> Primitive {
     Primitive::MatMul(MatMul::packed(f32::FLOAT, SIDE, SIDE, SIDE))
 }
 
-/// Two factors and a result. `a` is all `value`, `b` the same in each column, so that a product's element is the
-/// column's number times `SIDE * value`.
+/// Two factors and a result. All elements of `a` are `value`, and the columns of `b` are constant, so an element of the product is its
+/// column index times `SIDE * value`.
 struct Factors {
     a: Buffer<f32>,
     b: Buffer<f32>,
@@ -45,7 +45,7 @@ impl Factors {
         Ok(())
     }
 
-    /// A fill and a kernel before, which make `a` 3; the product; a copy and a kernel behind, which adds 5.
+    /// Records a fill and a kernel that set `a` to 3, the product, a copy, and a kernel that adds 5.
     fn record(&mut self, commands: &mut CommandBuffer, add: &Kernel) -> elinvar::Result<()> {
         let grid = || Grid::threads(COUNT);
         commands.fill(&mut self.a, 1.0)?;
@@ -79,7 +79,7 @@ fn submitted_one_by_one(device: &Device) -> CaseResult {
         let done = stream.primitive(&product(), (&factors.a, &factors.b, &mut factors.result));
         taken(device, &product(), done)?;
         launch(&add, &stream, Grid::threads(COUNT), (&mut factors.result, 0.5f32))?;
-        // Reading waits for it.
+        // The read waits for the work.
         factors.expect(round.into(), 0.5)?;
     }
     Ok(())
@@ -140,7 +140,7 @@ fn streams_side_by_side(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// More shapes than anybody keeps something for, twice; and what is submitted is not waited for.
+/// More shapes than a driver caches, twice, without waits between submissions.
 fn shapes_come_again(device: &Device) -> CaseResult {
     let stream = device.stream()?;
     let mut results = Vec::new();

@@ -1,11 +1,11 @@
 //! `cargo xtask apple`: builds the Metal driver and the conformance suite for Apple's systems, on Linux.
 //!
-//! They are type-checked and linked for both of Apple's architectures, against files that list the symbols of Apple's libraries
-//! that they may use (`sdk`). Linking checks those symbols only: classes and methods are looked up at run time. A compiler with
-//! the standard library for these targets is used as is; otherwise Debian's `rustc-web`, which builds it from source.
+//! They are type-checked and linked for both of Apple's architectures, against stubs with the permitted symbols of Apple's libraries
+//! (`sdk`). Linking verifies only those symbols: classes and methods are looked up at run time. A compiler with the standard library for
+//! these targets is used as is; otherwise Debian's `rustc-web`, which builds it from source.
 //!
-//! `run` also runs the x86-64 programs on Linux, with the loader of `apple/loader`, against the libraries that stand in for
-//! Apple's. A panic ends the process there, and with it the run.
+//! `run` also runs the x86-64 programs on Linux, with the loader of `apple/loader` and the stand-ins for Apple's libraries. A panic ends
+//! the process there, and with it the run.
 
 mod sdk;
 
@@ -38,7 +38,7 @@ const LINKERS: [&str; 12] = [
 const DEBIANS: &str = "/usr/bin";
 const DEBIANS_SOURCE: &str = "/usr/lib/rustlib/src/rust/library/std";
 
-/// What is built: tests that run on a device.
+/// Cargo options that select the test programs to build, which run on a device.
 const TESTS: [&str; 8] =
     ["-p", "elinvar-conformance", "-p", "elinvar-driver-metal", "--test", "drivers", "--test", "memory"];
 
@@ -74,7 +74,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs programs on the stand-in; of the suite, the cases on Metal devices.
+/// Runs programs on the stand-in; of the suite, only the cases on Metal devices.
 fn run_all(root: &Path, programs: &[PathBuf]) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root).args(["build", "--quiet", "-p", "elinvar-apple", "-p", "elinvar-apple-loader"]);

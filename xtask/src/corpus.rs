@@ -1,4 +1,4 @@
-//! `cargo xtask corpus`: published Metal sources, compiled as their hosts compile them, and kernels of them run.
+//! `cargo xtask corpus`: compiles published Metal sources as their hosts do, and runs some of their kernels.
 //!
 //! Each corpus is a crate of a pinned version with `.metal` files; `sources` lists them, `fetch` downloads them. Every file is checked
 //! completely ([`Program::compile`]), and IR is generated for a sample of its kernels ([`Program::specialize`]). The kernels of the

@@ -31,7 +31,7 @@ const SHIPPED: [&str; 12] = [
     "crates/spmd",
 ];
 
-/// Crates that `elinvar test` builds for tests of other crates.
+/// Reason for crates that `elinvar test` builds for tests of other crates.
 const STAND_IN: &str = "its tests are the Metal driver's in `make apple`, for which `elinvar test` builds it without the \
     RUSTFLAGS that instrument; its own unit tests are counted here";
 

@@ -1,4 +1,4 @@
-//! `cargo xtask`: chores of the workspace that are not tests of a crate.
+//! `cargo xtask`: workspace tasks that are not tests of a crate.
 
 mod apple;
 mod corpus;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A crate of its own builds the book, so that the other chores do not wait for mdBook to be compiled.
+/// The book is built by a separate crate, so that the other tasks do not have to compile mdBook.
 fn book(root: &Path) -> Result<()> {
     let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let status = cargo.current_dir(root).args(["run", "--quiet", "--package", "elinvar-book"]).status();

@@ -1,4 +1,4 @@
-//! Getting a corpus: `cargo` downloads the crate, its Metal sources are copied to the corpora folder.
+//! Fetches a corpus: `cargo` downloads the crate, and its Metal sources are copied to the corpora folder.
 //!
 //! The folder is ignored by git: nothing of a corpus becomes part of this repository.
 
@@ -9,14 +9,14 @@ use anyhow::{Context, Result, bail};
 
 use super::sources::Corpus;
 
-/// The corpus's folder below `corpora`, fetched if it is not there.
+/// The corpus's folder below `corpora`, fetched if it does not exist.
 pub(super) fn fetch(corpora: &Path, corpus: &Corpus) -> Result<PathBuf> {
     let identity = format!("{}-{}", corpus.name, corpus.version);
     let folder = corpora.join(&identity);
     if folder.is_dir() {
         return Ok(folder);
     }
-    // `cargo info` downloads and unpacks this one crate, without those that it depends on.
+    // `cargo info` downloads and unpacks this crate without its dependencies.
     let spec = format!("{}@{}", corpus.name, corpus.version);
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["info", "--quiet", "--registry", "crates-io", &spec])
@@ -37,7 +37,7 @@ pub(super) fn fetch(corpora: &Path, corpus: &Corpus) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Where cargo has unpacked a crate.
+/// Folder to which cargo has unpacked a crate.
 fn unpacked(identity: &str) -> Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
         let user = std::env::home_dir()?;
@@ -53,7 +53,7 @@ fn unpacked(identity: &str) -> Result<PathBuf> {
     bail!("cargo has not unpacked {identity} below {}", registries.display())
 }
 
-/// Copy the Metal sources and headers of a folder.
+/// Copies the Metal sources and headers of a folder.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from).with_context(|| from.display().to_string())? {

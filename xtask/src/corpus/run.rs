@@ -1,7 +1,7 @@
-//! Running a corpus's kernels: one launch for each case, every output compared.
+//! Runs the kernels of a corpus: one launch per case, with every output compared.
 //!
-//! A kernel that the device does not support is run by the reference interpreter, so that its reference is
-//! known to be right on the day on which the device supports it.
+//! A kernel that the device does not support runs in the reference interpreter, so that its reference is known to be correct when the
+//! device supports it.
 
 use std::path::Path;
 
@@ -15,25 +15,25 @@ use elinvar_reference::{Argument as Memory, Launch, run as interpret};
 
 use super::kernels::{Argument, Case};
 
-/// What became of a case.
+/// Result of a case.
 pub(super) enum Fate {
-    /// It ran, and every element is right.
+    /// It ran, and every element is correct.
     Right,
-    /// It ran and left something wrong, or did not run though it should have.
+    /// It ran with a wrong result, or failed to run.
     Wrong(String),
-    /// The kernel is beyond the driver, with its reason, and right in the interpreter.
+    /// The driver does not support the kernel, for this reason; its result in the interpreter is correct.
     Unsupported(String),
 }
 
-/// What the cases of a file are run with.
+/// Environment of the cases.
 pub(super) struct Runner {
     pub device: Device,
     pub toolchain: Toolchain,
-    /// Whether the kernels have bounds checks compiled in; an access outside is then wrong.
+    /// Whether the kernels have bounds checks; an out-of-bounds access is then a wrong result.
     pub checked: bool,
 }
 
-/// A kernel in one of its two forms.
+/// A kernel with or without bounds checks.
 enum Ready {
     Plain(Kernel),
     Checked(CheckedKernel),
@@ -66,7 +66,7 @@ impl Ready {
 }
 
 impl Runner {
-    /// Run the cases of one file. A file that does not compile makes all its cases wrong.
+    /// Runs the cases of one file. If the file does not compile, all its cases are wrong.
     pub(super) fn file(&self, source: &Source, cases: &[Case]) -> Vec<Fate> {
         match self.device.compile(source.clone()) {
             Ok(library) => cases.iter().map(|case| self.fate(&library, source, case)).collect(),
@@ -86,7 +86,7 @@ impl Runner {
         }
     }
 
-    /// The outer error is the device's, the inner one says what is wrong.
+    /// The outer error is the device's, the inner one describes a wrong result.
     fn launch(&self, library: &Library, case: &Case) -> elinvar::Result<Result<(), String>> {
         let device = &self.device;
         let kernel = if self.checked {
@@ -125,7 +125,7 @@ impl Runner {
         Ok(Ok(()))
     }
 
-    /// The case in the interpreter.
+    /// Runs the case in the interpreter.
     fn interpreted(&self, source: &Source, case: &Case) -> Result<(), String> {
         let program = Program::compile(&self.toolchain, source).map_err(|error| error.to_string())?;
         let code =
@@ -146,7 +146,7 @@ impl Runner {
     }
 }
 
-/// The argument with its type. A parameter of `char*` or `void*` takes any, since the kernel casts it.
+/// The argument with its type. A parameter of type `char*` or `void*` accepts any type, because the kernel casts it.
 fn typed(arg: Arg, element: &ElementType, scalar: Option<Scalar>) -> Arg {
     match (element, scalar) {
         (ElementType::Scalar(declared), None) => arg.of(*declared),
@@ -156,7 +156,7 @@ fn typed(arg: Arg, element: &ElementType, scalar: Option<Scalar>) -> Arg {
     }
 }
 
-/// The source of a file as its host compiles it.
+/// The source of a file with the options that its host compiles it with.
 pub(super) fn source(corpus: &super::sources::Corpus, folder: &Path, name: &str) -> Result<Source, String> {
     let path = folder.join(corpus.folder).join(name);
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,4 +1,4 @@
-//! Which published sources are compiled, and how their hosts compile them.
+//! The published sources, and how their hosts compile them.
 
 use std::path::Path;
 
@@ -6,17 +6,17 @@ use anyhow::{Context, Result};
 
 /// Metal sources in a published crate.
 pub(super) struct Corpus {
-    /// The crate.
+    /// Name of the crate.
     pub name: &'static str,
-    /// Its version, exactly.
+    /// Its exact version.
     pub version: &'static str,
-    /// Where its `.metal` files lie.
+    /// Folder of its `.metal` files.
     pub folder: &'static str,
     /// Folders that its host searches for `#include`.
     pub include_dirs: &'static [&'static str],
     /// Macros that its host defines.
     pub defines: &'static [(&'static str, &'static str)],
-    /// Files that its host does not compile but includes in others, where their names come from.
+    /// Files that its host does not compile, but includes in others, which define the names they use.
     pub fragments: &'static [&'static str],
 }
 
@@ -68,7 +68,7 @@ pub(super) const CORPORA: &[Corpus] = &[
 ];
 
 impl Corpus {
-    /// The names of its `.metal` files that are compiled, in order.
+    /// Names of its `.metal` files that are compiled, in order.
     pub(super) fn files(&self, fetched: &Path) -> Result<Vec<String>> {
         let folder = fetched.join(self.folder);
         let mut names = Vec::new();

@@ -17,17 +17,16 @@ pub const UNCAUGHT: &str = "uncaught";
 pub struct Mutant {
     /// Name given by cargo-mutants, with line and column.
     pub name: String,
-    /// The name without line and column, and a number where that is not the first of its name: the same while code above
-    /// changes.
+    /// The name without line and column, and a number if it is not the first with that name. It does not change when code above does.
     pub key: String,
 }
 
-/// `count` mutants of a crate, or all when there are fewer.
+/// `count` mutants of a crate, or all if there are fewer.
 pub fn draw(root: &Path, package: &str, count: usize, seed: u64) -> Result<Vec<Mutant>> {
     let listed = Command::new("cargo")
         .current_dir(root)
         .args(["mutants", "--list", "--json", "--package", package])
-        // Compiled for a sanitizer only.
+        // Compiled only for a sanitizer.
         .args(["--exclude", "**/sync/instrumented.rs"])
         .output()
         .context("cargo mutants (`scripts/setup.sh mutants`)")?;
@@ -54,7 +53,7 @@ fn keyed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Mutant> {
     names.map(mutant).collect()
 }
 
-/// A diff that touches the lines of some mutants and no others.
+/// A diff that touches exactly the lines of some mutants.
 pub fn touched(root: &Path, mutants: &[&Mutant]) -> Result<String> {
     let mut lines: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     for mutant in mutants {
@@ -85,14 +84,13 @@ fn hash(seed: u64, text: &str) -> u64 {
         .fold(start, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A text as a regular expression that matches just that. Not every sign may have a backslash before it: `\\<` is the start of
-/// a word.
+/// A regular expression that matches exactly this text. Not every character may be escaped: `\\<` is the start of a word.
 pub fn escaped(text: &str) -> String {
     let meant = |c: char| r"\.+*?()|[]{}^$#&-~".contains(c);
     text.chars().flat_map(|c| meant(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// Make `tree` hold what git knows of `root`, and leave alone what is the same, so that little is built again.
+/// Makes `tree` contain the files that git knows of in `root`. Equal files are not touched, so that little is rebuilt.
 pub fn copy_tree(root: &Path, tree: &Path) -> Result<()> {
     let git = |path: &Path, words: &[&str]| -> Result<Vec<String>> {
         let output = Command::new("git").current_dir(path).args(words).output()?;
@@ -117,7 +115,7 @@ pub fn copy_tree(root: &Path, tree: &Path) -> Result<()> {
     Ok(std::fs::write(list, files.join("\n"))?)
 }
 
-/// What became of each mutant, by name, from cargo-mutants' own file.
+/// Result of each mutant, by name, from cargo-mutants' own file.
 pub fn outcomes(file: &Value) -> Result<BTreeMap<String, String>> {
     let all = file["outcomes"].as_array().context("outcomes.json has `outcomes`")?;
     let outcome = |one: &Value| {
@@ -133,7 +131,7 @@ pub fn outcomes(file: &Value) -> Result<BTreeMap<String, String>> {
     Ok(all.iter().filter_map(outcome).collect())
 }
 
-/// Seconds that the tests have taken without a mutant, if they were run so.
+/// Duration of the tests without a mutant in seconds, if they were run without one.
 pub fn baseline(file: &Value) -> Option<f64> {
     let all = file["outcomes"].as_array()?;
     let unchanged = all.iter().find(|one| one["scenario"].as_str() == Some("Baseline"))?;
@@ -200,7 +198,7 @@ mod tests {
     fn the_sample_is_the_seed_s() {
         assert_eq!(hash(15, "a"), hash(15, "a"));
         assert_ne!(hash(15, "a"), hash(16, "a"));
-        // Of the published FNV-1a test vectors, behind eight bytes of zero.
+        // From the published FNV-1a test vectors, after eight zero bytes.
         assert_eq!(
             hash(0, ""),
             [0u8; 8].iter().fold(0xcbf2_9ce4_8422_2325, |h: u64, _| h.wrapping_mul(0x100_0000_01b3))

@@ -39,7 +39,7 @@ const fn suite(programs: &'static [&'static str]) -> Tests<'static> {
     Tests { packages: SUITE, programs, filter: "all()" }
 }
 
-/// All at once, for tests that take seconds.
+/// All tests at once, for tests that take seconds.
 const OWN: &[&[&str]] = &[&["--tests"]];
 
 /// Crates with fast tests come first.
@@ -110,7 +110,7 @@ pub const SUBJECTS: [Subject; 7] = [
     },
 ];
 
-/// Few programs are linked where a file says which concern it most.
+/// If the relevant test programs of a file are known, only these are linked.
 const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
     (&["crates/runtime/src/graph/"], suite(&["--test=runtime_graph*"])),
     (

@@ -1,4 +1,4 @@
-//! Reference results to 160 bits, where f64 is not sufficient.
+//! Reference results with 160 bits, where f64 is not sufficient.
 
 use dashu_float::{FBig, round::mode::HalfEven};
 

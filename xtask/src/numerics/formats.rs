@@ -3,31 +3,31 @@
 use bytemuck::Pod;
 use elinvar::{bf16, f16};
 
-/// A binary floating-point format. f64 holds all its values.
+/// A binary floating-point format, whose values f64 represents exactly.
 pub trait Format: Pod {
-    /// The type's name in MSL.
+    /// Name of the type in MSL.
     const NAME: &'static str;
-    /// Bits of a value.
+    /// Number of bits of a value.
     const BITS: u32;
-    /// Bits of the significand, with the hidden one.
+    /// Number of bits of the significand, with the hidden bit.
     const DIGITS: i32;
-    /// The exponents of the smallest and of the largest normal number.
+    /// Exponents of the smallest and of the largest normal number.
     const EXPONENTS: (i32, i32);
-    /// The value of these bits.
+    /// The value with these bits.
     fn of_bits(bits: u32) -> Self;
     /// Its value.
     fn value(self) -> f64;
-    /// The nearest value, by way of float: for inputs only.
+    /// The nearest value, rounded through float: only for inputs.
     fn near(value: f64) -> Self;
 
-    /// The distance of neighbors at a number of this size.
+    /// Distance of neighboring values at this magnitude.
     fn unit(size: f64) -> f64 {
         let exponent = ((size.to_bits() >> 52) & 0x7ff) as i32 - 1023;
         let exponent = exponent.clamp(Self::EXPONENTS.0, Self::EXPONENTS.1);
         2f64.powi(exponent - (Self::DIGITS - 1))
     }
 
-    /// Where infinity stands as a result: where the next number would, were there one.
+    /// Magnitude that represents infinity in a result: the next value after the largest if the exponent range were not limited.
     fn beyond() -> f64 {
         2f64.powi(Self::EXPONENTS.1 + 1)
     }

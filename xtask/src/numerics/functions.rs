@@ -2,7 +2,7 @@
 
 use super::exact::{self, Exact};
 
-/// A bound on the error: as the specification words it, and the units in the last place that satisfy it.
+/// An error bound: its text in the specification, and its value in units in the last place.
 #[derive(Clone, Copy)]
 pub struct Bound {
     pub text: &'static str,
@@ -13,15 +13,15 @@ pub struct Bound {
 pub struct Function {
     pub name: &'static str,
     pub arity: usize,
-    /// In f64, whose error is far below a unit of float.
+    /// In f64, with an error far below a unit of float.
     pub double: fn([f64; 3]) -> f64,
-    /// To 160 bits; asked only for finite arguments and where `double` is finite and not zero.
+    /// With 160 bits; only called for finite arguments for which `double` is finite and not zero.
     pub exact: fn([Exact; 3]) -> Exact,
-    /// Arguments of interest: samples are taken from here as well as from all numbers.
+    /// Ranges of interest, from which additional samples are taken.
     pub focus: &'static [(f64, f64)],
-    /// Safe math: the bound of `precise`.
+    /// Bound in safe math, that of `precise`.
     pub safe: Bound,
-    /// Fast math: the bound of `fast`, and the largest argument that it is for.
+    /// Bound in fast math, that of `fast`, and the largest argument for which it holds.
     pub fast: Bound,
     pub fast_range: f64,
 }
@@ -62,7 +62,7 @@ macro_rules! function {
     };
 }
 
-/// The quarter turn that `pi * x` is nearest to, and how far x is from it.
+/// The quarter turn nearest to `pi * x`, and the distance of x from it.
 fn quarter(x: f64) -> (i64, f64) {
     let turn = x % 2.0;
     let n = (turn * 2.0).round();
@@ -110,7 +110,7 @@ fn fdim(x: f64, y: f64) -> f64 {
     if x <= y { 0.0 } else { x - y }
 }
 fn exact_pow([x, y, _]: [Exact; 3]) -> Exact {
-    // The sign is compared apart from this.
+    // The sign is compared separately.
     let size = if x < exact::from(0.0) { -x } else { x };
     size.powf(&y)
 }
@@ -249,7 +249,7 @@ pub static FUNCTIONS: &[Function] = &[
 mod tests {
     use super::*;
 
-    /// Two independent references agree far below a unit of float.
+    /// Two independent references agree to far below a unit of float.
     #[test]
     fn double_and_exact_agree() {
         for f in FUNCTIONS {

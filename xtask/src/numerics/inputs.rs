@@ -1,9 +1,9 @@
-//! Sample inputs: every number of the 16-bit formats; for float all exponents, points of interest, and edge cases.
+//! Sample inputs: every value of the 16-bit formats; for float all exponents, ranges of interest, and edge cases.
 
 use super::formats::Format;
 use super::functions::Function;
 
-/// A repeatable sequence of numbers (SplitMix64).
+/// A deterministic sequence of numbers (SplitMix64).
 pub struct Sequence(pub u64);
 
 impl Sequence {
@@ -15,13 +15,13 @@ impl Sequence {
         z ^ (z >> 31)
     }
 
-    /// From `low` to `high`.
+    /// A number from `low` to `high`.
     fn between(&mut self, (low, high): (f64, f64)) -> f64 {
         low + (high - low) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// Zeros, ends, numbers around 1, multiples of pi/2, and the thresholds of the exponentials.
+/// Zeros, limits, numbers around 1, multiples of pi/2, and thresholds of the exponential functions.
 const EDGES: [f64; 26] = [
     0.0,
     1.0,
@@ -36,7 +36,7 @@ const EDGES: [f64; 26] = [
     std::f64::consts::FRAC_PI_2,
     std::f64::consts::PI,
     22.0,
-    // The float nearest to a multiple of pi/2, by distance: 16367173 * 2^72.
+    // The float nearest to a multiple of pi/2: 16367173 * 2^72.
     16_367_173.0 * (1u128 << 72) as f64,
     88.72284,
     103.97208,
@@ -52,7 +52,7 @@ const EDGES: [f64; 26] = [
     f64::INFINITY,
 ];
 
-/// The columns of arguments for a function, all of one length.
+/// The columns of arguments of a function, of equal length.
 pub fn columns<F: Format>(function: &Function, samples: usize) -> [Vec<F>; 3] {
     if function.arity == 1 && F::BITS == 16 {
         let all: Vec<F> = (0..1 << 16).map(F::of_bits).collect();
@@ -66,7 +66,7 @@ pub fn columns<F: Format>(function: &Function, samples: usize) -> [Vec<F>; 3] {
             column
                 .push(edges[if k == 0 { i % edges.len() } else { i / edges.len() * (k * k) % edges.len() }]);
         }
-        // Half of the samples of all sizes, the rest where the function is interesting.
+        // Half of the samples are from the ranges of interest, the others of all magnitudes.
         for i in 0..samples {
             let focus = function.focus[i / 4 % function.focus.len()];
             column.push(match i % 4 {
@@ -79,13 +79,13 @@ pub fn columns<F: Format>(function: &Function, samples: usize) -> [Vec<F>; 3] {
     columns
 }
 
-/// A number from 2^-20 to 2^20 in size.
+/// A number with a magnitude from 2^-20 to 2^20.
 fn moderate<F: Format>(sequence: &mut Sequence) -> F {
     let sign = if sequence.next() & 1 == 0 { 1.0 } else { -1.0 };
     F::near(sign * sequence.between((-20.0, 20.0)).exp2())
 }
 
-/// The edges with their neighbors, both signs, and the ends of the format.
+/// The edge cases with their neighbors, both signs, and the limits of the format.
 fn edges<F: Format>() -> Vec<F> {
     let sign = 1u32 << (F::BITS - 1);
     let infinity = ((1u32 << (F::BITS - F::DIGITS as u32)) - 1) << (F::DIGITS - 1);

@@ -149,7 +149,7 @@ fn ordinary(v: f64) -> bool {
     v.is_finite() && v != 0.0
 }
 
-/// As above with 160 bits, for finite arguments and values.
+/// As above with 160 bits, for finite arguments and results.
 fn exact_error<F: Format>(function: &Function, at: [f64; 3], got: f64) -> Option<f64> {
     let double = (function.double)(at);
     let inside = double.abs() < F::beyond() && got.abs() < F::beyond();
@@ -162,7 +162,7 @@ fn exact_error<F: Format>(function: &Function, at: [f64; 3], got: f64) -> Option
 fn exact_value(function: &Function, at: [f64; 3], double: f64) -> exact::Exact {
     let finite = at.map(|v| if v.is_finite() { v } else { 0.0 });
     let value = (function.exact)(finite.map(exact::from));
-    // Only the magnitude of a power.
+    // The reference of a power is only its magnitude.
     if (value < exact::from(0.0)) == (double < 0.0) { value } else { -value }
 }
 

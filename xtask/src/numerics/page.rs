@@ -6,7 +6,7 @@ use elinvar::MathMode;
 
 use super::measure::Row;
 
-/// What is said besides the numbers.
+/// Text of the page besides the tables.
 const TEXT: &str = include_str!("page.md");
 
 /// The whole page.
@@ -14,7 +14,7 @@ pub fn whole(rows: &[Row], samples: usize) -> String {
     TEXT.replace("{{SAMPLES}}", &samples.to_string()).replace("{{TABLES}}\n", &tables(rows))
 }
 
-/// One table for each format and mode.
+/// One table per format and mode.
 pub fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut last = None;
@@ -52,13 +52,13 @@ fn mode(math: MathMode) -> &'static str {
     }
 }
 
-/// The arguments, in as many digits as name them.
+/// The arguments, with as many digits as identify them.
 fn place(row: &Row) -> String {
     let shown = row.at.iter().map(|v| format!("{:e}", *v as f32));
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// `{"rows":[…]}`. What is not a number in JSON is a string.
+/// `{"rows":[…]}`. Numbers that JSON does not support are strings.
 pub fn json(rows: &[Row]) -> String {
     let number = |v: f64| if v.is_finite() { format!("{v:e}") } else { format!("\"{v}\"") };
     let entries = rows.iter().map(|row| {

@@ -1,4 +1,4 @@
-//! candle's kernels of two inputs and of mixed types: arithmetic, comparison, selection, casts, affine maps, fills.
+//! candle's kernels with two inputs or mixed types: arithmetic, comparison, selection, casts, affine maps, fills.
 
 use elinvar::{Constants, bf16, f16};
 
@@ -19,7 +19,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// An operation on floats with one rounding, and on integers modulo 2ⁿ.
+/// An operation on floats with one rounding, or on integers modulo 2ⁿ.
 type Operation<T> = fn(T, T) -> Near;
 
 fn add<T: Element>(x: T, y: T) -> Near {
@@ -31,7 +31,7 @@ fn sub<T: Element>(x: T, y: T) -> Near {
 fn mul<T: Element>(x: T, y: T) -> Near {
     whole(x, y, x.value() * y.value(), x.integer() * y.integer())
 }
-/// Of floats within 2.5 ulp, the bound of fast math; shorter types within one.
+/// Floats are within 2.5 ulp, the bound of fast math; shorter float types within one ulp.
 fn div<T: Element>(x: T, y: T) -> Near {
     if T::ROUNDING == 0.0 {
         return (T::of_integer(x.integer() / y.integer()).value(), 0.0);
@@ -90,7 +90,7 @@ fn contiguous<T: Element>(name: &str, operation: Operation<T>) -> Case {
         .threads(workers::<T>(COUNT), 64)
 }
 
-/// Where an element of an operand lies: by its strides, at its own place, or always at the first.
+/// Indexing of both operands: `s` by strides, `c` contiguous, `1` always the first element.
 fn indexers(variant: &str) -> [char; 2] {
     match variant {
         "_strided" => ['s', 's'],
@@ -153,7 +153,7 @@ fn compare<T: Element>(name: &str, holds: fn(f64, f64) -> bool) -> Case {
         .threads(workers::<T>(COUNT), 64)
 }
 
-/// Whole numbers below `limit`, of which many are equal.
+/// Integers below `limit`, many of which are equal.
 fn few<T: Element>(sequence: &mut Sequence, count: usize, limit: f64) -> Vec<T> {
     sequence.between::<u8>(count, 0.0, limit).into_iter().map(|v| T::of(v.into())).collect()
 }
@@ -176,7 +176,7 @@ fn casts() -> Vec<Case> {
     ]
 }
 
-/// The nearest float; towards zero to an integer; modulo 2ⁿ between integers.
+/// Rounds to the nearest float, truncates to an integer, and wraps modulo 2ⁿ between integers.
 fn convert<T: Element, U: Element>(value: T) -> U {
     if T::ROUNDING == 0.0 { U::of_integer(value.integer()) } else { U::of(value.value()) }
 }
@@ -286,7 +286,7 @@ fn selections() -> Vec<Case> {
     ]
 }
 
-/// `where`: the function constants say which of condition, then and else are contiguous.
+/// `where`: function constants select which of condition, then and else are contiguous.
 fn select<I: Element, T: Element>(contiguous: [bool; 3]) -> Case {
     let layouts = [view(), Layout::new(&[5, 3, 7], &[21, 1, 3]), Layout::new(&[5, 3, 7], &[0, 7, 1])];
     let extent = layouts.iter().map(Layout::extent).max().unwrap_or(0);

@@ -1,7 +1,7 @@
-//! candle's kernels of images and signals: windows as rows and back, pooling, resizing, transposed convolutions.
+//! candle's kernels for images and signals: im2col and col2im, pooling, resizing, transposed convolutions.
 //!
-//! candle calls the third dimension of an image its width where it is pooled or resized to the nearest, and its
-//! height elsewhere; the references count dimensions instead.
+//! candle calls the third dimension of an image its width in pooling and nearest-neighbor resizing, and its height elsewhere; the
+//! references use the indices of the dimensions instead.
 
 use elinvar::{bf16, f16};
 
@@ -32,7 +32,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// An image with its dimensions in another order in memory.
+/// An image whose dimensions are in another order in memory.
 fn image() -> Layout {
     Layout::new(&[2, 3, 7, 5], &[105, 1, 15, 3])
 }
@@ -49,7 +49,7 @@ fn layout(case: Case, layout: &Layout) -> Case {
     case.value(&layout.dims).value(&layout.strides)
 }
 
-/// Where an index lies.
+/// Offset of an index in memory.
 fn place(layout: &Layout, index: [usize; 4]) -> usize {
     index.iter().zip(&layout.strides).map(|(i, stride)| i * *stride as usize).sum()
 }
@@ -58,7 +58,7 @@ fn case<T: Element>(name: &str) -> Case {
     Case::new(CORPUS, "conv.metal", format!("{name}_{}", T::SHORT))
 }
 
-/// The place in an array of `end` that is `offset` behind the padding, unless it is outside.
+/// The index `offset - padding` in an array of length `end`, if it is within the array.
 fn inside(offset: usize, padding: usize, end: usize) -> Option<usize> {
     offset.checked_sub(padding).filter(|place| *place < end)
 }
@@ -99,7 +99,7 @@ fn im2col_1d<T: Element>() -> Case {
 
 const SUM: &str = "one rounding of the sum of magnitudes for each term, and one of the type; integers exact";
 
-/// A sum in float, or in integers, rounded to the type.
+/// A sum in float or in integers, rounded to the type.
 fn sum<T: Element>(terms: impl Iterator<Item = f64>) -> Near {
     let (value, size, count) = terms.fold((0.0, 0.0, 1.0), |(value, size, count), term: f64| {
         (value + term, size + term.abs(), count + 1.0)
@@ -110,7 +110,7 @@ fn sum<T: Element>(terms: impl Iterator<Item = f64>) -> Near {
     (value, FLOAT * size * count + if T::SHORT == "f32" { 0.0 } else { T::ROUNDING * value.abs() })
 }
 
-/// Windows of a signal, `[batch][window][map][tap]`, added up where they overlap.
+/// Windows of a signal, `[batch][window][map][tap]`, summed where they overlap.
 fn col2im_1d<T: Element>() -> Case {
     let (batches, windows, maps, taps, stride) = (2, 6, 3, 4, 2);
     let length = (windows - 1) * stride + taps;
@@ -130,7 +130,7 @@ fn col2im_1d<T: Element>() -> Case {
         .threads(count + 13, 32)
 }
 
-/// To sizes that are not multiples, with scales whose products are not whole but at zero.
+/// The output sizes are no multiples of the input sizes, so scaled indices are integers only at zero.
 fn nearest<T: Element>() -> Case {
     let (source, [a, b]) = (image(), [9, 8]);
     let input: Vec<T> = samples(source.extent());
@@ -144,7 +144,7 @@ fn nearest<T: Element>() -> Case {
     layout(case, &source).input(&input).full_output(want).threads(count + 13, 32)
 }
 
-/// Corners on corners: the place of an output is its number times (in − 1) / (out − 1).
+/// Align-corners sampling: output i reads input i * (in - 1) / (out - 1).
 fn bilinear<T: Element>() -> Case {
     let (source, [height, width]) = (image(), [10, 9]);
     let input: Vec<T> = samples(source.extent());
@@ -162,7 +162,7 @@ fn bilinear<T: Element>() -> Case {
         let top = value(y0, x0) * (1.0 - wx) + value(y0, x1) * wx;
         let bottom = value(y1, x0) * (1.0 - wx) + value(y1, x1) * wx;
         let result = top * (1.0 - wy) + bottom * wy;
-        // The weights may be off by the rounding of a place up to 6, and with them the part of a step of 30.
+        // The weights may have the rounding error of a position up to 6, multiplied by a difference of up to 30.
         (result, FLOAT * 30.0 * 40.0 + if T::SHORT == "f32" { 0.0 } else { T::ROUNDING * result })
     });
     let want = want.collect();
@@ -177,7 +177,7 @@ fn bilinear<T: Element>() -> Case {
         .threads(count + 13, 32)
 }
 
-/// Largest or mean of windows that fit.
+/// Maximum or mean of the windows that fit.
 fn pool<T: Element>(largest: bool) -> Case {
     let (source, [k2, k3], [s2, s3]) = (image(), [3, 2], [2, 1]);
     let (a, b) = ((7 - k2) / s2 + 1, (5 - k3) / s3 + 1);

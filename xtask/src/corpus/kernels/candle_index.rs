@@ -1,4 +1,4 @@
-//! candle's kernels that move elements by index, sort them, or turn pairs of them.
+//! candle's kernels that move elements by index, sort them, or rotate pairs of them.
 
 use elinvar::{bf16, f16};
 
@@ -8,7 +8,7 @@ use super::element::{Element, Layout, Sequence};
 const CORPUS: &str = "candle-metal-kernels";
 const FILE: &str = "indexing.metal";
 
-/// An array seen along one dimension: so many before it, along it, and behind it.
+/// An array viewed along one dimension: number of elements before, along and after it.
 const LEFT: usize = 3;
 const ALONG: usize = 11;
 const RIGHT: usize = 5;
@@ -41,7 +41,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Whole numbers that every type holds, so that moves show and sums are exact.
+/// Integers that every type represents, so that sums are exact.
 fn numbers<T: Element>(count: usize) -> Vec<T> {
     Sequence(31).between::<u8>(count, 0.0, 12.0).into_iter().map(|v| T::of(v.into())).collect()
 }
@@ -50,17 +50,17 @@ fn sizes(case: Case, sizes: &[usize]) -> Case {
     sizes.iter().fold(case, |case, size| case.value([*size as u64]))
 }
 
-/// The index that means "none": the type's largest.
+/// The index that means "none": the type's maximum.
 fn none<I: Element>() -> I {
     I::of_integer(if I::SHORT == "i64" { i64::MAX.into() } else { -1 })
 }
 
-/// `index_select`: rows by number; the number without a row gives zeros, one beyond the end the last row.
+/// `index_select`: rows by index. The index "none" gives zeros, an index beyond the end the last row.
 fn select<I: Element, T: Element>(kernel: &str, contiguous: bool) -> Case {
     let mut ids: Vec<I> = [3.0, 0.0, 10.0, 7.0, 7.0, 1.0, 9.0].map(I::of).to_vec();
     ids[4] = none::<I>();
     ids[6] = I::of(100.0);
-    // The kernel takes as many dimensions as there are rows, which fits where the source is a vector of two.
+    // The kernel takes as many dimensions as there are rows, which is correct if the source has two dimensions and two rows.
     let (left, along, right) = if contiguous { (LEFT, ALONG, RIGHT) } else { (1, 2, 9) };
     let layout = if contiguous { Layout::new(&[1], &[1]) } else { Layout::new(&[2, 9], &[1, 2]) };
     let input: Vec<T> = numbers(left * along * right);
@@ -84,7 +84,7 @@ fn select<I: Element, T: Element>(kernel: &str, contiguous: bool) -> Case {
         .threads(count.next_multiple_of(32), 32)
 }
 
-/// Each element of the target names the row that it is taken from.
+/// Each element of the target has the index of the row that it is read from.
 fn gather<I: Element, T: Element>(kernel: &str) -> Case {
     let rows = 4;
     let count = LEFT * rows * RIGHT;
@@ -103,7 +103,7 @@ fn gather<I: Element, T: Element>(kernel: &str) -> Case {
         .threads(count.next_multiple_of(32), 32)
 }
 
-/// Each element of the source names the row that it is put to, or added to, in the order of the source.
+/// Each element of the source has the index of the row that it is stored or added to, in the order of the source.
 fn scatter<I: Element, T: Element>(kernel: &str, adds: bool) -> Case {
     let rows = 6;
     let mut ids: Vec<I> = Sequence(33).between(LEFT * ALONG * RIGHT, 0.0, rows as f64);
@@ -123,7 +123,7 @@ fn scatter<I: Element, T: Element>(kernel: &str, adds: bool) -> Case {
         .threads(32, 32)
 }
 
-/// Whole rows of the source are added to the rows of these numbers.
+/// Whole rows of the source are added to the rows with these indices.
 fn index_add<I: Element, T: Element>(kernel: &str) -> Case {
     let rows = 6;
     let mut ids: Vec<I> = Sequence(34).between(ALONG, 0.0, rows as f64);
@@ -145,7 +145,7 @@ fn index_add<I: Element, T: Element>(kernel: &str) -> Case {
         .threads(32, 32)
 }
 
-/// Rows of different numbers, so that the order is the only one; the row is padded to a power of two.
+/// Rows of distinct numbers, so that the order is unique; rows are padded to a power of two.
 fn sort<T: Element>(order: &str) -> Case {
     let (rows, columns, padded) = (5, 77, 128);
     let mut sequence = Sequence(35);
@@ -171,7 +171,7 @@ fn sort<T: Element>(order: &str) -> Case {
 
 const ROPE: &str = "two products and a sum, or a fused one: three roundings of |a·c| + |b·s|";
 
-/// A pair turned by the angle of this cosine and sine.
+/// A pair rotated by the angle with this cosine and sine.
 fn turn<T: Element>(a: T, b: T, cosine: T, sine: T) -> [Near; 2] {
     let (a, b, c, s) = (a.value(), b.value(), cosine.value(), sine.value());
     [
@@ -196,7 +196,7 @@ fn rope_case<T: Element>(kernel: &str, numbers: &[usize], inputs: &[Vec<T>; 3], 
     inputs.iter().fold(case, |case, input| case.input(input)).near::<T>(want, ROPE).threads(pairs, 32)
 }
 
-/// Neighbours are turned; every batch has angles of its own.
+/// Rotates adjacent elements; every batch has its own angles.
 fn rope_pairs<T: Element>(kernel: &str) -> Case {
     let (batches, heads, turned) = (2, 3, 14);
     let inputs = rope_inputs::<T>(batches * heads * turned, batches * turned / 2);
@@ -209,7 +209,7 @@ fn rope_pairs<T: Element>(kernel: &str) -> Case {
     rope_case(kernel, &[batches * heads, turned, heads * turned], &inputs, want)
 }
 
-/// The halves of a head are turned; all batches share the angles.
+/// Rotates the two halves of a head; all batches share the angles.
 fn rope_halves<T: Element>(kernel: &str) -> Case {
     let (heads, times, width) = (3, 5, 6);
     let inputs = rope_inputs::<T>(heads * times * width, times * width / 2);
@@ -225,7 +225,7 @@ fn rope_heads<T: Element>(kernel: &str) -> Case {
     rope_case(kernel, &[batches, times, heads, width, 0], &inputs, want)
 }
 
-/// Rows of `width`, each turned with the angles of its time.
+/// Rows of `width`, each rotated by the angles of its time.
 fn halves<T: Element>(inputs: &[Vec<T>; 3], width: usize, time: impl Fn(usize) -> usize) -> Vec<Near> {
     let ([source, cosines, sines], half) = (inputs, width / 2);
     let mut want = vec![(0.0, 0.0); source.len()];

@@ -1,7 +1,7 @@
-//! candle's element-wise kernels of one input: unary functions, copies, fills, casts, affine maps.
+//! candle's element-wise kernels with one input: unary functions, copies, fills, casts, affine maps.
 //!
-//! Their definitions are the mathematical functions, computed here in f64. An allowed error is a sum of what the
-//! Metal specification allows its functions in fast math and half a unit for each rounding on the way.
+//! Their definitions are the mathematical functions, computed here in f64. The permitted error is the sum of what the Metal specification
+//! permits its functions in fast math and half a unit for each rounding of intermediate results.
 
 use elinvar::{bf16, f16};
 
@@ -10,16 +10,15 @@ use super::element::{Element, Layout, Sequence};
 
 const CORPUS: &str = "candle-metal-kernels";
 
-/// Elements of an array: odd, and more than one threadgroup's.
+/// Number of elements: odd, and more than one threadgroup.
 const COUNT: usize = 517;
 
 /// The arithmetic of the type that a kernel computes in.
 #[derive(Clone, Copy)]
 struct Arithmetic {
-    /// The largest relative error of a rounding, half a unit in the last place.
+    /// Maximum relative error of a rounding, half a unit in the last place.
     rounding: f64,
-    /// Whether it is `float`, whose functions have the bounds of fast math; those of shorter types are within
-    /// one unit.
+    /// Whether it is `float`, whose functions have the bounds of fast math; those of shorter types are within one unit.
     float: bool,
 }
 
@@ -36,7 +35,7 @@ impl Arithmetic {
 
 const F32: f64 = f32::ROUNDING;
 
-/// A unary function: its name, where to take samples from, the function, and the tolerance in words.
+/// A unary function: its name, the range of samples, the function, and a description of the tolerance.
 struct Function {
     name: &'static str,
     range: (f64, f64),
@@ -147,7 +146,7 @@ fn sigmoid_error(x: f64, a: Arithmetic) -> f64 {
         + 2.0 * a.rounding * sigmoid(x) * if a.float { 4.0 } else { 3.0 }
 }
 
-/// The formula with tanh; beyond 5 it is the identity.
+/// The tanh approximation; beyond 5 it is the identity.
 pub(super) fn gelu(x: f64) -> f64 {
     let slope = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
     if x > 5.0 { x } else { 0.5 * x * (1.0 + (slope * (x + 0.044_715 * x * x * x)).tanh()) }
@@ -178,12 +177,12 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Threads that candle starts for so many elements: each does the elements of eight bytes.
+/// Number of threads that candle launches for `count` elements: each processes eight bytes.
 pub(super) fn workers<T>(count: usize) -> usize {
     count.div_ceil(8_usize.div_ceil(size_of::<T>()))
 }
 
-/// A view of an array with its dimensions in another order and a gap between rows.
+/// A view of an array with permuted dimensions and padding between rows.
 pub(super) fn view() -> Layout {
     Layout::new(&[5, 3, 7], &[8, 43, 1])
 }
@@ -191,7 +190,7 @@ pub(super) fn view() -> Layout {
 fn samples<T: Element>(function: &Function, count: usize) -> Vec<T> {
     let (low, high) = function.range;
     let mut samples: Vec<T> = Sequence(count as u64).between(count, low, high);
-    // Ties and zeros, where the function is defined there.
+    // Ties and zeros, if they are in the function's range.
     for (sample, special) in samples.iter_mut().zip([0.5, 1.5, 2.5, 1.0, 4.0, -0.5, -1.5, -2.0, 0.0]) {
         if (low..high).contains(&special) {
             *sample = T::of(special);
@@ -240,7 +239,7 @@ fn copy<T: Element>() -> Case {
         .threads(workers::<T>(COUNT), 64)
 }
 
-/// Rows of different distance in source and target.
+/// Different row strides in source and target.
 fn copy_2d<T: Element>() -> Case {
     let (rows, columns, source, target) = (7, 13, 17, 15);
     let input: Vec<T> = Sequence(4).between(rows * source, 0.0, 200.0);

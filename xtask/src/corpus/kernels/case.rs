@@ -1,59 +1,58 @@
-//! One kernel with the arguments of a launch and what it must leave behind.
+//! A kernel with the arguments of a launch and the expected results.
 //!
-//! A [`Case`] is plain data made by its family's file; [`crate::corpus::run`] launches it. The reference is
-//! written from the kernel's definition, in f64 or in integers, and never by running the kernel's text. An
-//! output lies in a buffer that is larger by [`GUARD`] elements and filled with [`UNTOUCHED`] before the launch:
-//! what lies behind it, and what the reference leaves out, must still be there.
+//! A [`Case`] is plain data made by its family's file; [`crate::corpus::run`] launches it. The reference is computed from the kernel's
+//! definition, in f64 or in integers, and never by running the kernel's source. An output is a buffer with [`GUARD`] more elements, filled
+//! with [`UNTOUCHED`] before the launch: the guard, and elements without a reference, must not change.
 
 use elinvar::{Constants, Extent, Scalar};
 
 use super::element::Element;
 
-/// Elements behind every output that no kernel may write.
+/// Number of elements after every output, which no kernel may write.
 pub const GUARD: usize = 8;
 
-/// Each byte of an output before the launch.
+/// Value of each byte of an output before the launch.
 pub const UNTOUCHED: u8 = 0x5a;
 
 /// A launch of one kernel, and its reference.
 pub struct Case {
-    /// The name of the corpus.
+    /// Name of the corpus.
     pub corpus: &'static str,
-    /// The file in its folder.
+    /// File in the corpus's folder.
     pub file: &'static str,
-    /// The kernel's name, `host_name` where it has one.
+    /// Name of the kernel, the `host_name` if it has one.
     pub kernel: String,
     /// In the order of the kernel's parameters.
     pub arguments: Vec<Argument>,
     pub constants: Constants,
-    /// Threads of the grid and of a group.
+    /// Size of the grid and of its threadgroups in threads.
     pub threads: [u32; 3],
     pub group: [u32; 3],
-    /// How far a result may be off, and why.
+    /// The permitted error, and its reason.
     pub tolerance: &'static str,
 }
 
-/// What a parameter is given.
+/// Argument of a kernel.
 pub enum Argument {
-    /// Bytes for a value or a few that the kernel only reads.
+    /// Bytes of one or a few values that the kernel only reads.
     Bytes(Vec<u8>),
-    /// A buffer. Without a type it is bytes, which the kernel casts.
+    /// A buffer. Without a type it is untyped memory, which the kernel casts.
     Buffer { scalar: Option<Scalar>, before: Vec<u8>, after: Option<Check> },
     /// Bytes of threadgroup memory.
     Threadgroup(usize),
 }
 
-/// Compares what a buffer holds after the launch.
+/// Verifies the content of a buffer after the launch.
 pub struct Check {
-    /// How many elements are compared, those of the guard not counted.
+    /// Number of compared elements, without the guard.
     pub elements: usize,
-    /// Says which element is wrong first, and how many are.
+    /// Reports the first wrong element, and the number of wrong elements.
     pub compare: Compare,
 }
 
 type Compare = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
 
-/// A value and how far the result may be from it. Zero demands the nearest value of the result's type.
+/// A value and the permitted error. An error of zero requires the nearest value of the result's type.
 pub type Near = (f64, f64);
 
 pub const EXACT: &str = "exact";
@@ -78,24 +77,24 @@ impl Case {
         self
     }
 
-    /// A value, or a few in a row, for a parameter that is only read.
+    /// Adds one or a few values for a parameter that is only read.
     pub fn value<T: Element>(mut self, values: impl AsRef<[T]>) -> Self {
         self.arguments.push(Argument::Bytes(bytemuck::cast_slice(values.as_ref()).to_vec()));
         self
     }
 
-    /// A struct, laid out by [`super::element::packed`].
+    /// Adds a struct, laid out by [`super::element::packed`].
     pub fn bytes(mut self, bytes: Vec<u8>) -> Self {
         self.arguments.push(Argument::Bytes(bytes));
         self
     }
 
-    /// A buffer that the kernel only reads.
+    /// Adds a buffer that the kernel only reads.
     pub fn input<T: Element>(self, elements: &[T]) -> Self {
         self.buffer(elements, None)
     }
 
-    /// A buffer that must hold exactly `want`; an element of `None` must not have been written.
+    /// Adds a buffer that must be exactly `want`; elements with `None` must not be written.
     pub fn output<T: Element>(self, want: &[Option<T>]) -> Self {
         let before: Vec<T> = vec![T::untouched(); want.len() + GUARD];
         self.updated(&before, want)
@@ -107,7 +106,7 @@ impl Case {
         self.output(&want)
     }
 
-    /// A buffer that holds `before`, and afterwards exactly `want` where that says something.
+    /// Adds a buffer with content `before`, which must then be exactly `want`; elements with `None` must not change.
     pub fn updated<T: Element>(self, before: &[T], want: &[Option<T>]) -> Self {
         let elements = want.len();
         let expected: Vec<T> = before
@@ -126,13 +125,13 @@ impl Case {
         self.buffer(before, Some(Check { elements, compare: Box::new(compare) }))
     }
 
-    /// A buffer of floats that must be near to these.
+    /// Adds a buffer of floats that must be within the permitted error.
     pub fn near<T: Element>(self, want: Vec<Near>, tolerance: &'static str) -> Self {
         let before: Vec<T> = vec![T::untouched(); want.len() + GUARD];
         self.updated_near(&before, want, tolerance)
     }
 
-    /// A buffer that holds `before`, and afterwards floats near to these.
+    /// Adds a buffer with content `before`, whose floats must then be within the permitted error.
     pub fn updated_near<T: Element>(
         mut self,
         before: &[T],
@@ -156,7 +155,7 @@ impl Case {
         self.buffer(before, Some(Check { elements, compare: Box::new(compare) }))
     }
 
-    /// The last buffer is cast by the kernel from the type that it declares.
+    /// Marks the last buffer as untyped, because the kernel casts it from the type that it declares.
     pub fn cast(mut self) -> Self {
         if let Some(Argument::Buffer { scalar, .. }) = self.arguments.last_mut() {
             *scalar = None;
@@ -164,25 +163,25 @@ impl Case {
         self
     }
 
-    /// Threadgroup memory.
+    /// Adds threadgroup memory.
     pub fn threadgroup(mut self, bytes: usize) -> Self {
         self.arguments.push(Argument::Threadgroup(bytes));
         self
     }
 
-    /// Function constants.
+    /// Sets the function constants.
     pub fn constants(mut self, constants: Constants) -> Self {
         self.constants = constants;
         self
     }
 
-    /// The grid in threads, and the threads of a group.
+    /// Sets the size of the grid and of a threadgroup in threads.
     pub fn threads(mut self, count: impl Extent, group: impl Extent) -> Self {
         (self.threads, self.group) = (count.sizes().map(|n| n as u32), group.sizes().map(|n| n as u32));
         self
     }
 
-    /// The grid in threadgroups, and the threads of a group.
+    /// Sets the size of the grid in threadgroups, and of a threadgroup in threads.
     pub fn groups(self, count: impl Extent, group: impl Extent) -> Self {
         let mut case = self.threads(count, group);
         for (threads, group) in case.threads.iter_mut().zip(case.group) {
@@ -191,7 +190,7 @@ impl Case {
         case
     }
 
-    /// Elements that are compared.
+    /// Number of compared elements.
     pub fn elements(&self) -> usize {
         self.arguments
             .iter()
@@ -209,7 +208,7 @@ impl Case {
     }
 }
 
-/// The first of the elements that are wrong, and their number.
+/// Reports the first wrong element and the number of wrong elements.
 fn report(elements: impl Iterator<Item = Option<String>>) -> Result<(), String> {
     let mut wrong = elements.enumerate().filter_map(|(i, what)| Some((i, what?)));
     match wrong.next() {

@@ -1,4 +1,4 @@
-//! The scalar types of buffers, seen from a reference: their values, their limits, samples, layouts.
+//! Scalar types of buffers for references: values, limits, samples, layouts.
 
 use std::fmt::Debug;
 
@@ -7,34 +7,34 @@ use elinvar::{Scalar, bf16, f16};
 
 use super::case::UNTOUCHED;
 
-/// A scalar of MSL with its host type.
+/// A scalar type of MSL with its host type.
 pub trait Element: Pod + Debug + Send + Sync + PartialEq {
     const SCALAR: Scalar;
-    /// How candle's kernels abbreviate it.
+    /// Abbreviation in the names of candle's kernels.
     const SHORT: &'static str;
-    /// The largest relative error of one rounding; zero for an integer.
+    /// Maximum relative error of a rounding; zero for integers.
     const ROUNDING: f64;
 
-    /// Its value; of an integer beyond 53 bits the nearest.
+    /// Its value; for integers of more than 53 bits the nearest.
     fn value(self) -> f64;
-    /// The nearest float, ties to even; the integer of the value cut off.
+    /// The nearest float, ties to even; for integers the truncated value.
     fn of(value: f64) -> Self;
-    /// The integer of these low bits, the nearest float.
+    /// The integer with these low bits; for floats the nearest value.
     fn of_integer(value: i128) -> Self;
     /// The integer part.
     fn integer(self) -> i128;
 
-    /// What an output holds before the launch.
+    /// Content of an output before the launch.
     fn untouched() -> Self {
         bytemuck::pod_read_unaligned(&[UNTOUCHED; 16][..size_of::<Self>()])
     }
 
-    /// Elements of these bytes, wherever they lie.
+    /// Reads elements from bytes, without alignment requirements.
     fn read(bytes: &[u8]) -> Vec<Self> {
         bytes.chunks_exact(size_of::<Self>()).map(bytemuck::pod_read_unaligned).collect()
     }
 
-    /// The same number, where all NaN are one and the zeros are equal.
+    /// Whether the numbers are equal; all NaNs are equal, and so are both zeros.
     fn same(self, other: Self) -> bool {
         self == other || self.value().is_nan() && other.value().is_nan()
     }
@@ -99,7 +99,7 @@ floats! {
     bf16 => BF16, "bf16", 8, bf16::from_f64;
 }
 
-/// A sequence of numbers that is the same in every run (splitmix64).
+/// A deterministic sequence of numbers (splitmix64).
 pub struct Sequence(pub u64);
 
 impl Sequence {
@@ -111,7 +111,7 @@ impl Sequence {
         z ^ (z >> 31)
     }
 
-    /// Elements between two numbers; integers are of all values from `low` up to and without `high`.
+    /// Elements between `low` and `high`; integers from `low` up to, but not including, `high`.
     pub fn between<T: Element>(&mut self, count: usize, low: f64, high: f64) -> Vec<T> {
         let one = |bits: u64| low + (high - low) * ((bits >> 11) as f64 / (1_u64 << 53) as f64);
         (0..count)
@@ -122,12 +122,12 @@ impl Sequence {
             .collect()
     }
 
-    /// Elements of any bits; for integers.
+    /// Elements with random bits; for integers.
     pub fn any<T: Element>(&mut self, count: usize) -> Vec<T> {
         (0..count).map(|_| T::of_integer(self.next().into())).collect()
     }
 
-    /// The numbers below `count` in some order.
+    /// A permutation of the numbers below `count`.
     pub fn shuffled(&mut self, count: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..count).collect();
         for i in (1..count).rev() {
@@ -137,7 +137,7 @@ impl Sequence {
     }
 }
 
-/// Sizes and strides, outermost first: where the elements of an array lie.
+/// Sizes and strides of an array in elements, outermost dimension first.
 pub struct Layout {
     pub dims: Vec<u64>,
     pub strides: Vec<u64>,
@@ -148,18 +148,18 @@ impl Layout {
         Self { dims: dims.to_vec(), strides: strides.to_vec() }
     }
 
-    /// Elements of the array.
+    /// Number of elements of the array.
     pub fn len(&self) -> usize {
         self.dims.iter().product::<u64>() as usize
     }
 
-    /// Elements of the memory that it lies in.
+    /// Number of elements of the memory that the array spans.
     pub fn extent(&self) -> usize {
         let last = self.dims.iter().zip(&self.strides).map(|(dim, stride)| (dim - 1) * stride).sum::<u64>();
         last as usize + 1
     }
 
-    /// Where element `index` lies, counted with the last dimension running fastest.
+    /// Offset of element `index`, where the last dimension varies fastest.
     pub fn place(&self, index: usize) -> usize {
         let mut rest = index as u64;
         let mut place = 0;
@@ -181,7 +181,7 @@ pub enum Member {
     Bool(bool),
 }
 
-/// A struct's bytes, each member at the next multiple of its size, as C and MSL lay it out.
+/// Bytes of a struct, with each member at the next multiple of its size, as in C and MSL.
 pub fn packed(members: &[Member]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut largest = 1;

@@ -1,4 +1,4 @@
-//! ggml's kernels of layers: pooling, resizing, convolutions, rotary positions, recurrences.
+//! ggml's kernels for layers: pooling, resizing, convolutions, rotary positions, recurrences.
 
 use elinvar::{Constants, f16};
 
@@ -32,7 +32,7 @@ pub fn cases() -> Vec<Case> {
 
 const SUM: &str = "one rounding of the sum of magnitudes for each term, and one of the type";
 
-/// A sum of products, each of float: its value and one rounding of the sum of magnitudes for each term.
+/// A sum of products in float: its value, and one rounding of the sum of magnitudes per term.
 fn sum(terms: impl Iterator<Item = f64>) -> Near {
     let (value, size, count) = terms.fold((0.0, 0.0, 1.0), |(value, size, count), term: f64| {
         (value + term, size + term.abs(), count + 1.0)
@@ -40,12 +40,12 @@ fn sum(terms: impl Iterator<Item = f64>) -> Near {
     (value, FLOAT * size * count)
 }
 
-/// The places below `end` that a window covers.
+/// The indices below `end` that a window covers.
 fn window(start: i64, length: i64, end: i64) -> impl Iterator<Item = i64> + Clone {
     start.max(0)..(start + length).min(end)
 }
 
-/// Largest, or mean of the whole window with zeros outside.
+/// Maximum, or mean of the whole window with zeros outside of the image.
 fn pool_2d(largest: bool) -> Case {
     let ([k0, k1], [s0, s1], [p0, p1]) = ([3, 2], [2, 1], [1, 1]);
     let ([width, height], [out_width, out_height], maps) = ([11, 9], [6, 10], 3);
@@ -75,7 +75,7 @@ fn pool_2d(largest: bool) -> Case {
         .threads(threads, 32)
 }
 
-/// Largest, or mean of those within.
+/// Maximum, or mean of the elements within the row.
 fn pool_1d(largest: bool) -> Case {
     let (k, s, p, width, out_width, rows) = (4, 3, 2, 17, 6, 5);
     let input: Vec<f32> = Sequence(92).between((rows * width) as usize, -4.0, 4.0);
@@ -97,11 +97,11 @@ fn pool_1d(largest: bool) -> Case {
         .threads(threads, 32)
 }
 
-/// Twice as large: between two neighbors, or a cubic through four, whose weights stay below 3/2.
+/// Upscaling by two: linear interpolation of two neighbors, or cubic interpolation of four, with weights below 3/2.
 fn resize(cubic: bool) -> Case {
     let (source, target) = (Tensor::with_gap([7, 5, 2, 1], 4, 2), Tensor::new([14, 10, 2, 1], 4));
     let input: Vec<f32> = Sequence(93).between(source.extent(), -4.0, 4.0);
-    // Places and weights along one dimension. The linear kernel keeps its place within the array.
+    // Indices and weights along one dimension. The linear kernel clamps the position to the array.
     let along = |i: usize, count: usize| -> Vec<(usize, f64)> {
         let place = (i as f64 + 0.5) / 2.0 - 0.5;
         let (first, last) = (place.floor(), count as f64 - 1.0);
@@ -140,14 +140,14 @@ fn resize(cubic: bool) -> Case {
         .groups((10, 2, 1), 8)
 }
 
-/// Cosines and sines of a time at falling frequencies, and a zero where the size is odd.
+/// Cosines and sines of a time at decreasing frequencies, and a zero if the size is odd.
 fn timestep() -> Case {
     let (size, period) = (15_usize, 100_i32);
     let times = [0.5_f32, 1.25, 3.0];
     let half = size / 2;
     let want = times.iter().flat_map(|time| {
         let angle = move |j: usize| time.value() * (-f64::from(period).ln() * j as f64 / half as f64).exp();
-        // exp of up to −4.6 is within 13 ulp, log and division give its argument 10 roundings more.
+        // exp of arguments down to −4.6 is within 13 ulp, and the log and division of its argument add 10 roundings.
         let error = move |j: usize| 2f64.powi(-13) + 100.0 * FLOAT * angle(j);
         let cosines = (0..half).map(move |j| (angle(j).cos(), error(j)));
         let sines = (0..half).map(move |j| (angle(j).sin(), error(j)));
@@ -210,7 +210,7 @@ fn conv_transpose<T: Element>(name: &str) -> Case {
         .groups((out_length, outputs), 1)
 }
 
-/// Each channel with its own four taps.
+/// A convolution with four taps per channel.
 fn ssm_conv() -> Case {
     let (taps, channels, times, batches) = (4, 7, 6, 2);
     let source = Tensor::new([taps - 1 + times, channels, batches, 1], 4);
@@ -238,7 +238,7 @@ fn ssm_conv() -> Case {
         .groups((channels, times, batches), 1)
 }
 
-/// RWKV 6: a matrix for each head that fades, gets an outer product, and is read with a vector, token by token.
+/// RWKV 6: for each token, each head's state matrix is read with a vector, decays, and an outer product is added to it.
 pub(super) fn wkv6() -> Case {
     const SIZE: usize = 64;
     let (batches, heads, times) = (2, 2, 3);
@@ -259,7 +259,7 @@ pub(super) fn wkv6() -> Case {
             *cell = *cell * fade[base + j].value() + product;
         }
     }
-    // A cell stays below four; 64 terms of it are added.
+    // A cell stays below four; 64 terms with it are summed.
     let mut want: Vec<Near> = read.iter().map(|y| (*y, 70.0 * 64.0 * 5.0 * FLOAT)).collect();
     want.extend(matrix.iter().map(|cell| (*cell, 4.0 * 4.0 * FLOAT)));
     Case::new(CORPUS, "wkv.metal", "kernel_rwkv_wkv6_f32")
@@ -277,7 +277,7 @@ pub(super) fn wkv6() -> Case {
         .groups(batches * heads, SIZE)
 }
 
-/// Pairs `distance` apart are turned by the position times a falling frequency; the rest is copied.
+/// Rotates pairs `distance` apart by the position times a decreasing frequency; the rest is copied.
 fn rope<T: Element>(name: &str, distance: usize) -> Case {
     let (turned, base) = (8, 50.0_f64);
     let size = size_of::<T>();

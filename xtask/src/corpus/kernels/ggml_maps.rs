@@ -1,6 +1,6 @@
 //! ggml's element-wise kernels: arithmetic with broadcast, unary functions, gated units, optimizer steps.
 //!
-//! The file's kernels compute in float, whatever the type of their arrays, where a comment does not say otherwise.
+//! Unless a comment says otherwise, the kernels compute in float, regardless of the type of their arrays.
 
 use elinvar::{Constants, f16};
 
@@ -49,7 +49,7 @@ pub(super) fn silu(x: f64) -> Near {
     silu_of(x, 1.0)
 }
 
-/// Six roundings in tanh's argument, which tanh attenuates, tanh within 5 ulp, three after it: 10 roundings of |x|.
+/// Six roundings in the argument of tanh, which tanh attenuates, tanh within 5 ulp, three roundings after it: 10 roundings of |x|.
 fn gelu(x: f64) -> Near {
     let slope = 0.797_884_560_802_865_4;
     (0.5 * x * (1.0 + (slope * x * (1.0 + 0.044_715 * x * x)).tanh()), 10.0 * FLOAT * x.abs())
@@ -59,7 +59,7 @@ pub(super) fn gelu_erf(x: f64) -> Near {
     (0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)), 32.0 * FLOAT * x.abs())
 }
 
-/// A function of the kernel that has all unary ones, by its number.
+/// A function of the kernel with all unary functions, by its number.
 struct Unary {
     number: i16,
     near: fn(f64) -> Near,
@@ -83,7 +83,7 @@ const ELU: Unary = Unary {
     tolerance: "elu: exp within 3 + |2x| ulp of 1.0 in float; one rounding of half",
 };
 
-/// Adds what rounding to the type of the array may add.
+/// Adds the error of rounding to the type of the array.
 pub(super) fn rounded<T: Element>((value, error): Near) -> Near {
     (value, if T::SHORT == "f32" { error } else { error + T::ROUNDING * value.abs() + 2f64.powi(-25) })
 }
@@ -117,14 +117,13 @@ fn unary<T: Element>(name: &str, function: Unary) -> Case {
     unary_case::<T>(name, &function, false, [&source, &target], source.extent()).groups((3 * 2, 2, 2), 32)
 }
 
-/// Vectors of four, one after the other.
+/// Contiguous vectors of four.
 fn unary_4<T: Element>(name: &str, function: Unary) -> Case {
     let vectors = Tensor::new([53, 1, 1, 1], 4 * size_of::<T>());
     unary_case::<T>(name, &function, true, [&vectors, &vectors], 4 * 53).groups(53, 1)
 }
 
-/// What the function constants of the binary kernels say: operation, number of operands, whether rows and
-/// columns are broadcast.
+/// Function constants of the binary kernels: operation, number of operands, whether rows and columns are broadcast.
 fn operation(number: i16, operands: i16, rows: bool, columns: bool) -> Constants {
     Constants::new().set(1300, number).set(1301, operands).set(1302, rows).set(1303, columns)
 }
@@ -135,7 +134,7 @@ fn binary_members(left: &Tensor, right: &Tensor, target: &Tensor, offsets: [usiz
     packed(&members)
 }
 
-/// One operand, smaller in every dimension, and in the type of the arrays: 2 multiplies, 3 divides.
+/// One second operand, smaller in every dimension, of the same type as the arrays: operation 2 multiplies, 3 divides.
 fn binary<T: Element>(name: &str, number: i16) -> Case {
     let size = size_of::<T>();
     let left = Tensor::with_gap([12, 6, 4, 2], size, 3);
@@ -158,7 +157,7 @@ fn binary<T: Element>(name: &str, number: i16) -> Case {
         .groups((6, 4, 2), 8)
 }
 
-/// Two rows are added to every row, four numbers at a time.
+/// Two rows are added to every row, four elements at a time.
 fn rows() -> Case {
     let (left, right) = (Tensor::new([7, 5, 1, 1], 16), Tensor::new([7, 1, 1, 1], 16));
     let mut sequence = Sequence(83);
@@ -178,7 +177,7 @@ fn rows() -> Case {
         .groups((7, 5), 1)
 }
 
-/// To each row another row, by number.
+/// Adds to each row another row, by index.
 fn add_id() -> Case {
     let (width, rows, batches) = (19, 3, 4);
     let mut sequence = Sequence(84);
@@ -219,7 +218,7 @@ fn silu_back() -> Case {
         .threads(224, 32)
 }
 
-/// `activation(x0) * x1`, both from parts of rows.
+/// `activation(x0) * x1`, with both from parts of rows.
 pub(super) fn gated<T: Element>(name: &str, activation: fn(f64) -> Near) -> Case {
     let (width, rows, strides, starts) = (21, 5, [50, 47], [3, 24]);
     let mut sequence = Sequence(86);

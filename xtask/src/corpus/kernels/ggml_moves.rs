@@ -45,7 +45,7 @@ fn samples<T: Element>(tensor: &Tensor) -> Vec<T> {
     Sequence(71).between(tensor.extent(), 1.0, 100.0)
 }
 
-/// A case whose one source and target fill the argument struct, with `more` behind.
+/// A case with one source and one target, and an argument struct of three parts.
 fn one_source<S: Element, T: Element>(
     (file, kernel): (&'static str, &str),
     source: &Tensor,
@@ -65,7 +65,7 @@ fn one_source<S: Element, T: Element>(
         .groups((target.ne[1], target.ne[2], target.ne[3]), 8)
 }
 
-/// The part of each matrix on one side of the diagonal: 0 and 1 above it, 2 and 3 below, odd ones without it.
+/// One triangle of each matrix: parts 0 and 1 keep the upper one, 2 and 3 the lower one; odd parts exclude the diagonal.
 pub(super) fn triangle<T: Element>(part: u8) -> Case {
     let size = size_of::<T>();
     let (source, target) = (Tensor::with_gap([13, 9, 2, 2], size, 3), Tensor::new([13, 9, 2, 2], size));
@@ -87,7 +87,7 @@ pub(super) fn repeat<T: Element>(name: &str) -> Case {
     })
 }
 
-/// A matrix of each row. The kernel steps through the target's rows by the distance of the source's.
+/// A diagonal matrix for each row. The kernel uses the source's row stride for the rows of the target.
 fn diagonal() -> Case {
     let (source, target) = (Tensor::new([11, 1, 3, 2], 4), Tensor::new([11, 11, 3, 2], 4));
     let members = [source.members(), target.members(), vec![]];
@@ -97,7 +97,7 @@ fn diagonal() -> Case {
     .groups((11, 3, 2), 32)
 }
 
-/// Turned around along every dimension, forwards and backwards.
+/// Cyclic shifts along the dimensions, in both directions.
 fn roll() -> Case {
     let tensor = Tensor::new([13, 5, 3, 2], 4);
     let shift = [4, -2, 1, 0];
@@ -146,7 +146,7 @@ fn memset() -> Case {
         .threads(71, 32)
 }
 
-/// A permuted source becomes a contiguous target of another shape and type.
+/// Copies a permuted source to a contiguous target of another shape and type.
 pub(super) fn copy<S: Element, T: Element>() -> Case {
     let size = size_of::<S>();
     let mut source = Tensor::new([6, 13, 2, 2], size);
@@ -196,7 +196,7 @@ fn concat<T: Element>(name: &str, dim: usize) -> Case {
         .groups((target.ne[1], target.ne[2], target.ne[3]), 8)
 }
 
-/// The argument struct of `get_rows`: `units` threads' work in a row of the source.
+/// The argument struct of `get_rows`; `units` is the number of threads that work on a row of the source.
 pub(super) fn get_rows_members(units: usize, source: &Tensor, ids: &Tensor, target: &Tensor) -> Vec<u8> {
     let size = |n: usize| U64(n as u64);
     let mut members = vec![I32(units as i32), I32(source.ne[0] as i32)];
@@ -225,7 +225,7 @@ pub(super) fn get_rows<S: Element, T: Element>(name: &str) -> Case {
         .groups((6 * 2, 2, 2), 8)
 }
 
-/// Rows of the source to the rows of the target with these numbers; the others stay.
+/// Stores rows of the source to the rows of the target with these indices; the others stay unchanged.
 pub(super) fn set_rows<S: Element, I: Element, T: Element>(name: &str) -> Case {
     let source = Tensor::with_gap([13, 6, 2, 2], size_of::<S>(), 2);
     let ids = Tensor::new([6, 2, 1, 1], size_of::<I>());
@@ -252,7 +252,7 @@ pub(super) fn set_rows<S: Element, I: Element, T: Element>(name: &str) -> Case {
         .groups((2, 2, 2), (8, 4))
 }
 
-/// Rows of different numbers, padded to a power of two.
+/// Rows of distinct numbers, padded to a power of two.
 pub(super) fn argsort(descending: bool) -> Case {
     let (columns, rows) = (53, 6);
     let tensor = Tensor::new([columns, 3, 2, 1], 4);
@@ -280,7 +280,7 @@ pub(super) fn argsort(descending: bool) -> Case {
         .groups((3, 2, 1), 64)
 }
 
-/// Sizes without a common divisor, so that no place lies on the edge between two.
+/// Sizes without a common divisor, so that no position is on the boundary of two elements.
 fn upscale_nearest() -> Case {
     let (source, target) = (Tensor::with_gap([7, 4, 2, 1], 4, 2), Tensor::new([9, 5, 2, 1], 4));
     let scales = [9.0 / 7.0, 5.0 / 4.0, 1.0, 1.0, 0.5].map(F32).to_vec();

@@ -1,7 +1,7 @@
 //! ggml's kernels that quantize, dequantize and copy rows of blocks.
 //!
-//! A block is a scale of half precision and 32 or 256 short integers. The scales of the sources are powers of
-//! two or short sums, so that what the kernels compute is exact, however they arrange it.
+//! A block is a half-precision scale and 32 or 256 short integers. The scales of the sources are powers of two or short sums, so that the
+//! kernels' results are exact in any order of operations.
 
 use elinvar::f16;
 
@@ -28,15 +28,15 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// The numbers of a block.
+/// Returns the numbers of a block.
 type Read = fn(&[u8]) -> Vec<f64>;
 
-/// The half at a place of a block.
+/// The half at an offset in a block.
 fn half(block: &[u8], at: usize) -> f64 {
     f16::from_le_bytes([block[at], block[at + 1]]).into()
 }
 
-/// Numbers of four bits: the low halves of all bytes, then the high ones.
+/// 4-bit numbers: the low halves of all bytes, then the high halves.
 fn nibbles(bytes: &[u8]) -> impl Iterator<Item = u8> {
     bytes.iter().map(|byte| byte & 15).chain(bytes.iter().map(|byte| byte >> 4))
 }
@@ -49,14 +49,14 @@ pub(super) fn from_q8_0(block: &[u8]) -> Vec<f64> {
     block[2..].iter().map(|q| half(block, 0) * f64::from(*q as i8)).collect()
 }
 
-/// Five bits, the fifth apart; a scale and a minimum.
+/// 5-bit numbers with the fifth bits stored separately; a scale and a minimum.
 pub(super) fn from_q5_1(block: &[u8]) -> Vec<f64> {
     let high = u32::from_le_bytes([block[4], block[5], block[6], block[7]]);
     let number = |(i, q): (usize, u8)| f64::from(u32::from(q) | (high >> i & 1) << 4);
     nibbles(&block[8..]).enumerate().map(|iq| half(block, 0) * number(iq) + half(block, 2)).collect()
 }
 
-/// Eight parts of 32, each with a scale and a minimum of six bits, of which four parts have theirs in one piece.
+/// Eight parts of 32 numbers, each with a 6-bit scale and a 6-bit minimum; those of four parts are not split.
 fn from_q4_k(block: &[u8]) -> Vec<f64> {
     let (scales, numbers) = (&block[4..16], &block[16..]);
     let part = |j: usize| match j {
@@ -72,7 +72,7 @@ fn from_q4_k(block: &[u8]) -> Vec<f64> {
     (0..256).map(value).collect()
 }
 
-/// Six bits, four and two apart, in halves of 128; a scale of eight bits for each 16.
+/// 6-bit numbers, stored as four and two bits, in halves of 128; an 8-bit scale per 16 numbers.
 pub(super) fn from_q6_k(block: &[u8]) -> Vec<f64> {
     let (low, high, scales) = (&block[..128], &block[128..192], &block[192..208]);
     let value = |i: usize| {
@@ -85,7 +85,7 @@ pub(super) fn from_q6_k(block: &[u8]) -> Vec<f64> {
     (0..256).map(value).collect()
 }
 
-/// Blocks of any numbers, with scales and minima from 1/64 to 1.
+/// Blocks of random numbers, with scales and minima from 1/64 to 1.
 fn blocks(format: &str, count: usize, size: usize) -> Vec<u8> {
     let mut sequence = Sequence(101);
     let mut bytes: Vec<u8> = sequence.any(count * size);
@@ -103,7 +103,7 @@ fn blocks(format: &str, count: usize, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Where rows of blocks lie: `ne` counts numbers, the distances are of blocks.
+/// Layout of rows of blocks: `ne` counts numbers, strides are those of blocks.
 fn of_blocks(ne: [usize; 4], block: usize, size: usize) -> Tensor {
     let mut tensor = Tensor::new([ne[0] / block, ne[1], ne[2], ne[3]], size);
     tensor.ne[0] = ne[0];
@@ -117,7 +117,7 @@ fn copy_case(kernel: String, units: usize, source: &Tensor, target: &Tensor) -> 
         .groups((source.ne[1] * units.div_ceil(4), source.ne[2], source.ne[3]), (4, 1, 1))
 }
 
-/// Rows whose blocks have the largest number `top` times a power of two, and no number between two steps.
+/// Rows of blocks whose largest number is `top` times a power of two. The others are a quarter above a step, so that rounding has no ties.
 pub(super) fn quantize(format: &str, size: usize, top: f64, quantized: fn(&[f64], f64) -> Vec<u8>) -> Case {
     let ne = [160, 3, 2, 2];
     let (source, target) = (Tensor::with_gap(ne, 4, 3), of_blocks(ne, 32, size));
@@ -146,7 +146,7 @@ pub(super) fn q8_0(numbers: &[f64], step: f64) -> Vec<u8> {
     scale.into_iter().chain(numbers.iter().map(|n| n.round() as i8 as u8)).collect()
 }
 
-/// The largest number is −8 steps; a byte has numbers 16 apart.
+/// The number with the largest magnitude is −8 steps; a byte holds two numbers whose indices differ by 16.
 fn q4_0(numbers: &[f64], step: f64) -> Vec<u8> {
     let four = |n: f64| ((n + 8.5).floor() as u8).min(15);
     let scale = f16::of(step).to_le_bytes();
@@ -163,7 +163,7 @@ pub(super) fn dequantize<T: Element>(format: &str, size: usize, read: Read) -> C
         .full_output(want)
 }
 
-/// Rows of blocks by number.
+/// Rows of blocks by index.
 pub(super) fn rows(format: &str, size: usize, block: usize, read: Read) -> Case {
     let (width, count) = (512, 9);
     let source = of_blocks([width, count, 2, 1], block, size);

@@ -1,4 +1,4 @@
-//! mistral.rs's kernels on bits and places: bitwise operations, packing of short integers, copies with strides.
+//! mistral.rs's kernels for bits and layouts: bitwise operations, packing of short integers, strided copies.
 
 use elinvar::{bf16, f16};
 
@@ -63,7 +63,7 @@ fn pack_8() -> Case {
         .threads(COUNT + 19, 32)
 }
 
-/// `chunks` rows far apart become one row: the first chunk in the highest of `chunks * bits` bits.
+/// Packs `chunks` rows that are far apart into one row: the first chunk is in the highest of `chunks * bits` bits.
 fn pack<I: Element, O: Element>(bits: usize, chunks: usize) -> Case {
     let (rows, width) = (6, 13);
     let height = rows * chunks;
@@ -82,12 +82,12 @@ fn pack<I: Element, O: Element>(bits: usize, chunks: usize) -> Case {
         .threads((8, 16), (4, 8))
 }
 
-/// The nearest float; the integer part, or modulo 2ⁿ, for an integer.
+/// Rounds to the nearest float; truncates a float to an integer, and wraps integers modulo 2ⁿ.
 fn convert<T: Element, U: Element>(value: T) -> U {
     if T::ROUNDING == 0.0 { U::of_integer(value.integer()) } else { U::of(value.value()) }
 }
 
-/// How the names of these kernels abbreviate a type.
+/// Abbreviation of a type in the names of these kernels.
 fn long<T: Element>() -> String {
     let (kind, bits) =
         T::SHORT.split_at(T::SHORT.len() - T::SHORT.trim_start_matches(char::is_alphabetic).len());
@@ -125,7 +125,7 @@ fn copies() -> Vec<Case> {
     ]
 }
 
-/// Elements that one thread copies: those of eight bytes.
+/// Number of threads, each of which copies eight bytes.
 fn workers<T>(count: usize) -> usize {
     count.div_ceil(8 / size_of::<T>())
 }
@@ -202,7 +202,7 @@ fn gather_nd<T: Element, U: Element>(dims: usize, variant: &str, each: u64) -> C
     case.threads((width.div_ceil(each), height, depth), (4, 4, 2))
 }
 
-/// Where the elements of the target must be, when source and target have strides.
+/// Expected content of the target if source and target are strided.
 fn placed<T: Element>(from: &Layout, to: &Layout, input: &[T], shift: [usize; 2]) -> Vec<Option<T>> {
     let mut want = vec![None; to.extent() + shift[1]];
     for i in 0..from.len() {

@@ -1,4 +1,4 @@
-//! mistral.rs's kernels that turn short numbers into floats, and its gated activation.
+//! mistral.rs's dequantization kernels, and its gated activation.
 
 use elinvar::{Scalar, bf16, f16};
 
@@ -36,7 +36,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// The type as these kernels name it.
+/// Name of the type in these kernels' names.
 fn name<T: Element>() -> &'static str {
     match T::SCALAR {
         Scalar::F16 => "half",
@@ -45,13 +45,13 @@ fn name<T: Element>() -> &'static str {
     }
 }
 
-/// The type where `bfloat` goes by the name of its typedef.
+/// Name of the type in kernels that use a typedef for `bfloat`.
 fn alias<T: Element>() -> &'static str {
     if T::SCALAR == Scalar::BF16 { "bfloat16_t" } else { name::<T>() }
 }
 
-/// Half-quadratic quantization: `chunks` numbers of `bits` in a word, the first in the highest bits, each with
-/// the column's zero and scale.
+/// Half-quadratic quantization: `chunks` numbers of `bits` bits per word, the first in the highest bits, each with the zero and scale of
+/// its column.
 fn hqq<T: Element>(bits: usize, chunks: usize, word: usize) -> Case {
     let (height, width) = (7, 9);
     let mut sequence = Sequence(51);
@@ -81,7 +81,7 @@ fn hqq<T: Element>(bits: usize, chunks: usize, word: usize) -> Case {
         .threads(words.len(), 32)
 }
 
-/// Eight bits: a sign, `15 - m` exponent digits around 7, three digits of the significand.
+/// An 8-bit float: a sign, four exponent bits with bias 7, three bits of the significand. Subnormal numbers are eighths of 2^`subnormal`.
 fn e4m3(byte: u8, subnormal: i32) -> f64 {
     let (exponent, significand) = (i32::from(byte >> 3 & 15), f64::from(byte & 7) / 8.0);
     let size = match exponent {
@@ -91,17 +91,17 @@ fn e4m3(byte: u8, subnormal: i32) -> f64 {
     if byte >= 128 { -size } else { size }
 }
 
-/// As float8.metal reads it, which takes numbers without a leading one as eighths of 2⁻⁹, not of 2⁻⁶.
+/// E4M3 as float8.metal reads it: subnormal numbers are eighths of 2⁻⁹ instead of 2⁻⁶.
 fn fp8(byte: u8) -> f64 {
     e4m3(byte, -9)
 }
 
-/// All bytes but the two that mean "not a number".
+/// All bytes except the two NaNs.
 fn numbers() -> Vec<u8> {
     (0..=255).filter(|byte| byte & 127 != 127).collect()
 }
 
-/// Blocks of a scale in eight bits, as a part of 448, and 32 integers.
+/// Blocks of an 8-bit scale, relative to 448, and 32 integers.
 fn f8q8<T: Element>() -> Case {
     let blocks = 21;
     let mut words: Vec<u8> = Sequence(52).any(blocks * 33);
@@ -123,7 +123,7 @@ fn f8q8<T: Element>() -> Case {
         .threads(blocks + 3, 8)
 }
 
-/// A product of floats, rounded to the type.
+/// A product in float, rounded to the type.
 fn product<T: Element>(a: f64, b: f64) -> T {
     T::of(f64::from((a * b) as f32))
 }
@@ -151,14 +151,14 @@ fn nf4<T: Element>() -> Case {
     nibbles::<T>("nf4", &NF4)
 }
 
-/// Values of four bits, the highest the sign.
+/// 4-bit values with the sign in the highest bit.
 fn fp4<T: Element>() -> Case {
     let sizes = [0.0, 1.0 / 192.0, 2.0 / 3.0, 1.0, 1.0 / 3.0, 0.5, 1.0 / 6.0, 0.25];
     let table: Vec<f32> = sizes.iter().copied().chain(sizes.iter().map(|size| -size)).collect();
     nibbles::<T>("fp4", &table)
 }
 
-/// Bytes of two numbers, the high half first; a thread has a block of bytes and every other scale.
+/// Bytes of two numbers, the high half first. A thread processes a block of bytes, and uses every second scale.
 fn nibbles<T: Element>(format: &str, table: &[f32]) -> Case {
     let (size, bytes) = (16, 100_usize);
     let blocks = bytes.div_ceil(size);
@@ -180,7 +180,7 @@ fn nibbles<T: Element>(format: &str, table: &[f32]) -> Case {
         .threads(blocks, 4)
 }
 
-/// Bytes that are looked up in a table; a block has one scale.
+/// Bytes as indices of a table; a block has one scale.
 fn int8<T: Element>() -> Case {
     let (size, count) = (16, 100_usize);
     let mut sequence = Sequence(54);
@@ -202,7 +202,7 @@ fn int8<T: Element>() -> Case {
         .threads(count.div_ceil(size), 4)
 }
 
-/// Tiles of a matrix with one scale each, and rows with a gap behind them.
+/// Tiles of a matrix with one scale each, and rows with padding.
 fn blockwise_fp8<T: Element>() -> Case {
     let (height, width, stride, tile) = (19, 29_usize, 31, [8, 12]);
     let mut sequence = Sequence(55);
@@ -236,7 +236,7 @@ fn fp8_to<T: Element>() -> Case {
         .threads(input.len() + 7, 32)
 }
 
-/// The nearest of eight bits, ties away from zero; from 256 on the largest, 448; below 2⁻⁶ zero.
+/// Rounds to E4M3, ties away from zero; from 256 on to the maximum, 448, and below 2⁻⁶ to zero.
 fn nearest_e4m3(value: f64) -> u8 {
     let sign = if value.is_sign_negative() { 128 } else { 0 };
     let exponent = (value.abs().log2().floor() as i32).max(-127) + 7;
@@ -268,7 +268,7 @@ fn to_fp8<T: Element>() -> Case {
         .threads(input.len() + 7, 32)
 }
 
-/// One scale for so many elements.
+/// One scale per `each` elements.
 fn fp8_scaled<T: Element>(variant: &str, each: usize) -> Case {
     let valid = numbers();
     let input: Vec<u8> = (0..2 * valid.len()).map(|i| valid[i % valid.len()]).collect();
@@ -283,7 +283,7 @@ fn fp8_scaled<T: Element>(variant: &str, each: usize) -> Case {
         .threads(input.len() + 7, 32)
 }
 
-/// `activation(a) * b`, the activation in float and rounded to the type first.
+/// `activation(a) * b`, with the activation computed in float and rounded to the type first.
 fn glu<T: Element>(activation: i32) -> Case {
     let count = 333;
     let mut sequence = Sequence(58);
@@ -313,7 +313,7 @@ fn glu<T: Element>(activation: i32) -> Case {
         .threads(count + 11, 32)
 }
 
-/// Groups of numbers of so many bits, lowest first, each with a scale and a bias.
+/// Groups of numbers of `bits` bits, lowest first, each group with a scale and a bias.
 fn affine<T: Element>(group: usize, bits: usize) -> Case {
     let groups = 6;
     let count = group * groups;
@@ -331,7 +331,7 @@ fn affine<T: Element>(group: usize, bits: usize) -> Case {
     });
     let want = want.collect();
     let ty = if T::SCALAR == Scalar::F32 { "float".to_owned() } else { format!("{}16_t", float_of::<T>()) };
-    // A thread has a byte, or three where a byte holds no whole numbers.
+    // A thread processes one byte, or three if the numbers are not aligned to bytes.
     let threads = words.len() / if bits.is_power_of_two() { 1 } else { 3 };
     Case::new(CORPUS, "quantized.metal", format!("affine_dequantize_{ty}_gs_{group}_b_{bits}"))
         .input(&words)

@@ -1,8 +1,8 @@
-//! The reference table: kernels of the corpora that are run, with arguments and what they must compute.
+//! The reference table: the kernels of the corpora that are run, with arguments and expected results.
 //!
-//! One file per family. To add a kernel, add a [`Case`] to its family's list: the arguments in the order of the
-//! kernel's parameters, the grid, and the reference. A kernel that the driver does not support yet may be in the
-//! table: the reference interpreter runs it and it is counted as unsupported, until the driver runs it.
+//! One file per family. To add a kernel, add a [`Case`] to its family's list: the arguments in the order of the kernel's parameters, the
+//! grid, and the reference. A kernel that the driver does not support yet may be in the table: it runs in the reference interpreter and
+//! counts as unsupported until the driver runs it.
 
 mod candle_binary;
 mod candle_conv;
@@ -23,7 +23,7 @@ mod whisper;
 
 pub(super) use case::{Argument, Case};
 
-/// All cases. Those of one file follow one another.
+/// All cases. Cases of the same file are adjacent.
 pub(super) fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = [
         candle_unary::cases(),
@@ -83,7 +83,7 @@ mod tests {
                 Argument::Buffer { before, after: Some(check), .. } => Some((before, check)),
                 _ => None,
             });
-            // An output that the kernel leaves as it was is never all that a case asks for.
+            // Unchanged outputs must not satisfy a case.
             assert!(
                 outputs.into_iter().any(|(before, check)| (check.compare)(before).is_err()),
                 "{} `{}` is right before it has run",

@@ -1,6 +1,6 @@
-//! mistral.rs's kernels of the paged key and value cache.
+//! mistral.rs's kernels for the paged key and value cache.
 //!
-//! Keys lie as `[block][head][part][slot][x]`, where a head's numbers are parts of `x`; values as
+//! Keys are stored as `[block][head][part][slot][x]`, where a head's numbers are divided into parts of `x`; values as
 //! `[block][head][number][slot]`.
 
 use elinvar::{Constants, bf16, f16};
@@ -34,13 +34,13 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Where number `i` of a token lies in the cache of keys.
+/// Index of number `i` of a token in the cache of keys.
 fn key_place(block: usize, slot: usize, i: usize) -> usize {
     let (head, number) = (i / SIZE, i % SIZE);
     (((block * HEADS + head) * (SIZE / X) + number / X) * SLOTS + slot) * X + number % X
 }
 
-/// Where number `i` of a token lies in the cache of values.
+/// Index of number `i` of a token in the cache of values.
 fn value_place(block: usize, slot: usize, i: usize) -> usize {
     let (head, number) = (i / SIZE, i % SIZE);
     ((block * HEADS + head) * SIZE + number) * SLOTS + slot
@@ -48,7 +48,7 @@ fn value_place(block: usize, slot: usize, i: usize) -> usize {
 
 const CACHE: usize = BLOCKS * WIDTH * SLOTS;
 
-/// Pairs of blocks, source and target. The pair is the thread's position in the grid, so a group has one thread.
+/// Pairs of source and target blocks. The pair's index is the thread's position in the grid, so a threadgroup has one thread.
 fn copy_blocks<T: Element>(name: &str) -> Case {
     let (keys, values) = (17, 11);
     let mapping = [0_i64, 3, 1, 4, 0, 5];
@@ -68,12 +68,12 @@ fn copy_blocks<T: Element>(name: &str) -> Case {
 }
 
 const TOKENS: usize = 6;
-/// Numbers between the starts of two tokens of the input.
+/// Strides between tokens of the inputs in elements.
 const STRIDES: [usize; 2] = [WIDTH + 3, WIDTH + 7];
-/// The slot of each token, counted through all blocks; a token without a slot is padding.
+/// Slot of each token, counted over all blocks; a token without a slot is padding.
 const MAPPING: [i64; TOKENS] = [7, 0, -1, 19, 12, 4];
 
-/// What the caches must hold when each number of the input is stored as `convert` says.
+/// Expected content of the caches if each number of the inputs is converted by `convert`.
 fn stored<T: Element, C: Element>(
     inputs: &[Vec<T>; 2],
     convert: impl Fn(T, usize) -> C,
@@ -126,21 +126,21 @@ fn store<T: Element>(name: &str) -> Case {
     store_case(format!("reshape_and_cache_kv_{name}_cache_{name}"), &inputs, &caches, &[])
 }
 
-/// Scales that are powers of two, so that the division is exact.
+/// The scales are powers of two, so the division is exact.
 fn store_fp8<T: Element>(name: &str) -> Case {
     let (inputs, scales) = (tokens::<T>(), [0.5, 2.0]);
     let caches = stored(&inputs, |value, k| nearest_e4m3(value.value() / f64::from(scales[k])));
     store_case(format!("reshape_and_cache_kv_{name}_cache_uchar"), &inputs, &caches, &scales)
 }
 
-/// The nearest of eight bits with three of the significand, ties to even, for numbers from 2⁻⁶ to 240.
+/// Rounds to E4M3, ties to even, for magnitudes from 2⁻⁶ to 240.
 fn nearest_e4m3(value: f64) -> u8 {
     let exponent = value.abs().log2().floor();
     let significand = ((value.abs() / exponent.exp2() - 1.0) * 8.0).round_ties_even();
     ((exponent + 7.0) * 8.0 + significand) as u8 | if value < 0.0 { 128 } else { 0 }
 }
 
-/// The tokens of three sequences of 4, 6 and 1, and the blocks of each.
+/// Start of the tokens of three sequences of 4, 6 and 1 tokens, and the blocks of each sequence.
 const STARTS: [i32; 4] = [0, 4, 10, 11];
 const TABLE: [[i32; 3]; 3] = [[2, -1, -1], [3, 0, -1], [1, -1, -1]];
 
@@ -174,7 +174,7 @@ fn load_case<C: Element, T: Element>(
     for number in [tokens, TABLE.len(), SLOTS, TABLE[0].len(), HEADS, SIZE, X] {
         case = case.value([number as i32]);
     }
-    // One group more than there are tokens.
+    // One more threadgroup than there are tokens.
     case.constants(Constants::new().set(10, !scales.is_empty())).groups(tokens + 1, 7)
 }
 
@@ -198,7 +198,7 @@ fn load_fp8<T: Element>(name: &str) -> Case {
     })
 }
 
-/// The largest absolute value over 240, if the scale was smaller: groups meet in an atomic maximum of floats.
+/// The scale becomes the maximum magnitude over 240 if it was smaller; the threadgroups combine it with an atomic maximum of floats.
 fn scale_update<T: Element>(name: &str) -> Case {
     let (count, group, groups) = (1003, 32, 3);
     let mut sequence = Sequence(65);
@@ -209,7 +209,7 @@ fn scale_update<T: Element>(name: &str) -> Case {
         .input(&inputs[0])
         .input(&inputs[1])
         .updated_near(&[0.25_f32, 7.0], near(scale(&inputs[0])), "2.5 ulp of a division in fast math")
-        // Larger already, so it stays.
+        // Already larger, so it stays unchanged.
         .updated_near(&[9.0_f32, 7.0], vec![(9.0, 0.0)], EXACT)
         .value([count as i64])
         .threadgroup(group * 4)

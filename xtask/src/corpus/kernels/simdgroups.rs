@@ -11,7 +11,7 @@ const CANDLE: (&str, &str) = ("candle-metal-kernels", "reduce.metal");
 const LLAMA: &str = "llama-cpp-sys-2";
 const FLOAT: f64 = f32::ROUNDING;
 
-/// Rows and their length: more than a simdgroup's, and no multiple of it.
+/// Number of rows, and their length: more than a simdgroup, and not a multiple of it.
 const ROWS: usize = 3;
 const WIDTH: usize = 203;
 
@@ -90,7 +90,7 @@ fn minimum<T: Element>() -> Case {
     reduce::<T>("min", |row| (row.iter().copied().fold(f64::INFINITY, f64::min), 0.0))
 }
 
-/// Where the value is that comes before all others, which are different.
+/// Index of the first value in the order of `before`; all values are distinct.
 fn place<T: Element>(name: &str, before: fn(f64, f64) -> bool) -> Case {
     let input: Vec<T> =
         Sequence(136).shuffled(ROWS * WIDTH).into_iter().map(|v| T::of(v as f64 + 2.0)).collect();
@@ -141,7 +141,7 @@ fn layer_norm() -> Case {
 
 const EXPONENTIALS: &str = "exp within 3 + |2x| ulp for x down to −8, a sum and a division: 64 roundings";
 
-/// `exp(x)` over its sum, of each row; `more` is added to the sum.
+/// `exp(x)` over its sum for each element of a row; `more` is added to the sum.
 fn softmax_of(row: &[f64], more: f64) -> Vec<Near> {
     let sum: f64 = row.iter().map(|x| x.exp()).sum::<f64>() + more;
     row.iter().map(|x| (x.exp() / sum, 64.0 * FLOAT * x.exp() / sum)).collect()
@@ -212,7 +212,7 @@ fn argmax() -> Case {
         .groups(ROWS, 64)
 }
 
-/// With a mask that is added, and a sink for each head that takes part in the sum.
+/// With an additive mask, and a sink per head that takes part in the sum.
 fn masked_softmax() -> Case {
     let (heads, scale) = (2, 0.5_f32);
     let source = Tensor::new([WIDTH, ROWS, heads, 1], 4);

@@ -1,40 +1,40 @@
-//! Arrays as ggml's kernels see them: four sizes and four distances in bytes, innermost first.
+//! Arrays in ggml's kernels: four sizes and four strides in bytes, innermost first.
 
 use super::element::Member::{self, I32, I64, U64};
 
-/// Where the elements of an array lie.
+/// Layout of an array.
 #[derive(Clone, Copy)]
 pub struct Tensor {
     pub ne: [usize; 4],
-    /// Distances in bytes.
+    /// Strides in bytes.
     pub nb: [usize; 4],
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     size: usize,
 }
 
 impl Tensor {
-    /// Elements one after the other.
+    /// A contiguous array.
     pub fn new(ne: [usize; 4], size: usize) -> Self {
         Self::with_gap(ne, size, 0)
     }
 
-    /// Rows with so many elements between them.
+    /// An array with `gap` elements between rows.
     pub fn with_gap(ne: [usize; 4], size: usize, gap: usize) -> Self {
         let row = (ne[0] + gap) * size;
         Self { ne, nb: [size, row, row * ne[1], row * ne[1] * ne[2]], size }
     }
 
-    /// Elements of the memory it lies in.
+    /// Number of elements of the memory that the array spans.
     pub fn extent(&self) -> usize {
         self.place([0, 1, 2, 3].map(|k| self.ne[k] - 1)) + 1
     }
 
-    /// Where an element lies, counted in elements.
+    /// Offset of an element, in elements.
     pub fn place(&self, index: [usize; 4]) -> usize {
         index.iter().zip(&self.nb).map(|(i, nb)| i * nb).sum::<usize>() / self.size
     }
 
-    /// All indices, the innermost running fastest.
+    /// All indices; the innermost varies fastest.
     pub fn indices(&self) -> impl Iterator<Item = [usize; 4]> + use<> {
         let ne = self.ne;
         (0..ne.iter().product()).map(move |i| {
@@ -42,13 +42,13 @@ impl Tensor {
         })
     }
 
-    /// Sizes of 32 bits and distances, as most argument structs begin.
+    /// 32-bit sizes and strides, with which most argument structs begin.
     pub fn members(&self) -> Vec<Member> {
         let sizes = self.ne.iter().map(|ne| I32(*ne as i32));
         sizes.chain(self.distances()).collect()
     }
 
-    /// Sizes of 64 bits and distances.
+    /// 64-bit sizes and strides.
     pub fn long_members(&self) -> Vec<Member> {
         let sizes = self.ne.iter().map(|ne| I64(*ne as i64));
         sizes.chain(self.distances()).collect()

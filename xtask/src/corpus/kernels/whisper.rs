@@ -1,4 +1,4 @@
-//! Kernels of whisper.cpp's one large file: an older ggml, in part with the same kernels and arguments.
+//! Kernels of whisper.cpp's single file: an older ggml, in part with the same kernels and arguments.
 
 use elinvar::f16;
 
@@ -10,7 +10,7 @@ use super::{ggml_layers, ggml_maps, ggml_moves, ggml_quants};
 const CORPUS: (&str, &str) = ("whisper-rs-sys", "ggml-metal.metal");
 const FLOAT: f64 = f32::ROUNDING;
 
-/// Numbers of an array, whole vectors of four.
+/// Number of elements: whole vectors of four.
 const COUNT: usize = 4 * 57;
 
 pub fn cases() -> Vec<Case> {
@@ -51,7 +51,7 @@ pub fn cases() -> Vec<Case> {
     cases.into_iter().map(|case| case.of(CORPUS.0, CORPUS.1)).collect()
 }
 
-/// A function of each number, four at a time where the name says so.
+/// A function of each element, four at a time if the name ends in `_4`.
 fn map(name: &str, parameters: &[Member], tolerance: &'static str, near: fn(f64) -> Near) -> Case {
     let mut input: Vec<f32> = Sequence(111).between(COUNT, -4.0, 4.0);
     input[7] = 0.0;

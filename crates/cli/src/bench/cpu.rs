@@ -41,7 +41,7 @@ const MOST_NS: u64 = 1_000_000_000;
 const ROUND_NS: u64 = 4_000_000;
 const MOST_ITERATIONS: u64 = 2000;
 
-/// Builds a problem, data and all.
+/// Builds a problem with its data.
 pub type Build = fn() -> Problem;
 
 /// The problems by name.

@@ -160,7 +160,7 @@ impl Addition {
         vec![Arg::from(&*a), Arg::from(&*b), Arg::from(out), Arg::from(n)]
     }
 
-    /// Runs it once, and waits.
+    /// Runs it once and waits.
     #[allow(unsafe_code)] // launches
     fn once(&mut self, who: Who) -> Result<()> {
         let args = matches!(who, Who::Ours).then(|| self.args());
@@ -180,7 +180,7 @@ impl Addition {
         Ok(())
     }
 
-    /// Median time of each, Elinvar first. Results are compared before.
+    /// Median time of each implementation, Elinvar first. The results are compared first.
     fn take_turns(
         &mut self,
         rounds: usize,

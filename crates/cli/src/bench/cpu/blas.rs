@@ -8,7 +8,7 @@ use libloading::Library;
 use super::problem::Argument;
 use super::team::Team;
 
-/// `c = a * b` by the crate `gemm`.
+/// `c = a * b` with the crate `gemm`.
 #[allow(unsafe_code)] // the crate takes pointers
 pub fn gemm(args: &mut [Argument], team: &Team) {
     let [a, b, c, n] = args else { return };
@@ -66,7 +66,7 @@ type Sgemm = unsafe extern "C" fn(
     c_int,
 );
 
-/// OpenBLAS's functions, with C's integers of 32 bits.
+/// Functions of OpenBLAS, with 32-bit integers.
 pub struct OpenBlas {
     sgemm: Sgemm,
     set_threads: unsafe extern "C" fn(c_int),
@@ -83,7 +83,7 @@ pub fn openblas() -> Result<&'static OpenBlas, &'static str> {
 fn load() -> Result<OpenBlas, String> {
     let name = if cfg!(target_os = "macos") { "libopenblas.dylib" } else { "libopenblas.so.0" };
     let absent = |error: libloading::Error| format!("{name}: {error}");
-    // Its threads would spin after each call and disturb the next measurement.
+    // Otherwise its threads would spin after each call and disturb the next measurement.
     // SAFETY: no other thread of this program changes the environment, or reads it other than through `std`.
     unsafe { std::env::set_var("OPENBLAS_THREAD_TIMEOUT", "4") };
     // SAFETY: the system's OpenBLAS; the symbols have the types of its documented C interface.
@@ -95,7 +95,7 @@ fn load() -> Result<OpenBlas, String> {
     }
 }
 
-/// `c = a * b` by OpenBLAS.
+/// `c = a * b` with OpenBLAS.
 #[allow(unsafe_code)] // calls C
 pub fn sgemm(args: &mut [Argument], team: &Team) {
     let (Ok(blas), [a, b, c, n]) = (openblas(), args) else { return };

@@ -14,7 +14,7 @@ pub fn saxpy_l2() -> Problem {
 }
 
 fn saxpy(n: usize) -> Problem {
-    // Whole numbers: the first result is exact, whether multiplication and addition are fused or not.
+    // Integers: the first result is exact with and without fused multiply-add.
     let x = scattered(n, 1000).map(|v| v as f32).collect();
     let y = scattered(n, 500).map(|v| v as f32).collect();
     Problem {
@@ -81,7 +81,7 @@ fn native_gather(args: &mut [Argument], team: &Team) {
     team.share(out.floats_mut(), 16, |first, out| take(&index[first..first + out.len()], table, out));
 }
 
-/// Scalar loads with a bounds check, eight at a time; on the measured processors not slower than the gather instruction.
+/// Scalar loads with a bounds check; on the measured processors not slower than the gather instruction.
 #[multiversion(targets = "simd")]
 fn take(index: &[u32], table: &[f32], out: &mut [f32]) {
     for (out, index) in out.iter_mut().zip(index) {

@@ -5,7 +5,7 @@ use super::team::Team;
 
 const SIZE: usize = 1024;
 const LIMIT: u32 = 256;
-/// Of one turn of the loop: two squares, their sum and difference, a product, a doubling, two additions.
+/// Of one iteration: two squares, their sum and difference, a product, a doubling, two additions.
 const FLOPS: u64 = 8;
 
 pub fn mandelbrot() -> Problem {
@@ -25,7 +25,7 @@ pub fn mandelbrot() -> Problem {
         native,
         others: vec![],
         result: |args| args[0].numbers(),
-        // Fused multiplication and addition decide otherwise for points at the edge.
+        // Fused multiply-add gives other counts for points at the edge.
         agreement: Agreement::Share(0.01),
     }
 }
@@ -33,8 +33,8 @@ pub fn mandelbrot() -> Problem {
 fn native(args: &mut [Argument], team: &Team) {
     let [out, size, limit] = args else { return };
     let (size, limit) = (size.word() as usize, limit.word());
-    // More parts than threads would even out the work; rows alternate in cost little enough for the square,
-    // which is symmetric about its middle.
+    // More parts than threads would balance the load better, but the cost of the rows varies little enough, as the square is symmetric
+    // about its middle.
     team.share(out.words_mut(), size, |first, out| {
         for (at, out) in out.iter_mut().enumerate() {
             *out = count((first + at) % size, (first + at) / size, size, limit);

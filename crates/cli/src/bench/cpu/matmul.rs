@@ -25,7 +25,7 @@ pub fn tiled() -> Problem {
 }
 
 fn matmul(kernel: &'static str, group: [usize; 3]) -> Problem {
-    // Small whole numbers: every sum is exact, in whatever order it is taken.
+    // Small integers: every sum is exact in any order.
     let matrix = |limit: u32| scattered(N * N, limit).map(|v| v as f32 - (limit / 2) as f32).collect();
     let mut others: Vec<(&'static str, super::problem::Native)> = vec![("gemm", blas::gemm)];
     if blas::openblas().is_ok() {
@@ -61,12 +61,12 @@ fn native(args: &mut [Argument], team: &Team) {
     team.share(c.floats_mut(), n, |first, c| multiply(&a[first..first + c.len()], b, c, n));
 }
 
-/// Rows of `b` that are used while they are in the first-level cache.
+/// Number of rows of `b` that are reused while they are in the first-level cache.
 const BLOCK: usize = 16;
-/// Rows of `b` that are added to a row of `c` at once, so that `c` is loaded and stored less.
+/// Number of rows of `b` that are added to a row of `c` at once, so that `c` is loaded and stored less often.
 const ROWS: usize = 16;
 
-/// `c = a * b` for `n` that is a multiple of [`ROWS`].
+/// `c = a * b`, where `n` is a multiple of [`ROWS`].
 #[multiversion(targets = "simd")]
 fn multiply(a: &[f32], b: &[f32], c: &mut [f32], n: usize) {
     const FMA: bool = target_cfg_f!(any(target_feature = "fma", target_arch = "aarch64"));

@@ -7,7 +7,7 @@ use super::problem::{Agreement, Argument, Problem, scattered};
 use super::team::Team;
 
 const N: usize = 4096;
-/// Of one pair: 3 differences, 6 for the square with softening, 2 for the root's inverse, 3 for the factor, 6.
+/// Of one pair: 3 differences, 6 for the softened square, 2 for the inverse root, 3 for the factor, 6 for the sums.
 const FLOPS: usize = 20;
 
 pub fn nbody() -> Problem {
@@ -38,7 +38,7 @@ pub fn nbody() -> Problem {
     }
 }
 
-/// Bodies whose sums are taken at once.
+/// Number of bodies whose sums are computed at once.
 const LANES: usize = 32;
 
 fn native(args: &mut [Argument], team: &Team) {
@@ -47,7 +47,7 @@ fn native(args: &mut [Argument], team: &Team) {
     team.share(out.quads_mut(), LANES, |first, out| accelerate(bodies, first, out, softening));
 }
 
-/// For a multiple of [`LANES`] bodies from `first` on.
+/// Accelerations of a multiple of [`LANES`] bodies from `first` on.
 #[multiversion(targets = "simd")]
 fn accelerate(bodies: &[[f32; 4]], first: usize, out: &mut [[f32; 4]], softening: f32) {
     const FMA: bool = target_cfg_f!(any(target_feature = "fma", target_arch = "aarch64"));

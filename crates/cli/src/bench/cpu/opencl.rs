@@ -82,7 +82,7 @@ impl OpenCl {
         let queue = unsafe { create_command_queue(context, device, 0) };
         let program = create_program_with_source(context, &[problem.opencl])
             .map_err(failed("clCreateProgramWithSource"))?;
-        // The default of Metal.
+        // Metal's default.
         build_program(program, &[device], c"-cl-fast-relaxed-math", None, null_mut())
             .map_err(failed("clBuildProgram"))?;
         let name =
@@ -163,7 +163,7 @@ impl Contestant for OpenCl {
 impl Drop for OpenCl {
     #[allow(unsafe_code)] // OpenCL is C
     fn drop(&mut self) {
-        // SAFETY: each was made by `new` or `set` and is used no more. What a release answers changes nothing.
+        // SAFETY: each was made by `new` or `set` and is not used any more. Errors of a release are ignored.
         unsafe {
             for memory in self.args.iter().filter_map(|(_, memory)| *memory) {
                 let _ = release_mem_object(memory);

@@ -25,7 +25,7 @@ pub struct Problem {
     pub native: Native,
     /// Other baselines in Rust or in a library, by name.
     pub others: Vec<(&'static str, Native)>,
-    /// Index of the result, or a value computed from it.
+    /// Returns the elements of the result, or values computed from it.
     pub result: fn(&[Argument]) -> Vec<f64>,
     pub agreement: Agreement,
 }
@@ -53,7 +53,7 @@ pub enum Agreement {
 
 macro_rules! views {
     ($($name:ident, $name_mut:ident, $variant:ident, $element:ty;)*) => {$(
-        /// The elements; a problem knows what it gave.
+        /// The elements; panics if the argument has another variant.
         pub fn $name(&self) -> &[$element] {
             match self {
                 Self::$variant(values) => values,
@@ -93,7 +93,7 @@ impl Argument {
         }
     }
 
-    /// Its bytes.
+    /// Bytes of the argument.
     pub fn raw(&self) -> &[u8] {
         match self {
             Self::Floats(values) => bytemuck::cast_slice(values),
@@ -105,7 +105,7 @@ impl Argument {
         }
     }
 
-    /// Its bytes, for new ones.
+    /// Bytes of the argument, to be overwritten.
     pub fn raw_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Floats(values) => bytemuck::cast_slice_mut(values),
@@ -117,7 +117,7 @@ impl Argument {
         }
     }
 
-    /// Every number in it, for comparisons.
+    /// All elements, for comparisons.
     pub fn numbers(&self) -> Vec<f64> {
         match self {
             Self::Floats(values) => values.iter().map(|v| f64::from(*v)).collect(),

@@ -19,7 +19,7 @@ pub fn simd() -> Problem {
 }
 
 fn reduce(kernel: &'static str) -> Problem {
-    // Small whole numbers: their sum is exact in any order.
+    // Small integers: their sum is exact in any order.
     let input = scattered(N, 8).map(|v| v as f32).collect();
     Problem {
         name: "",

@@ -43,7 +43,7 @@ fn native(args: &mut [Argument], team: &Team) {
 
 const LANES: usize = 64;
 
-/// One row, a multiple of [`LANES`] long.
+/// A row, whose length is a multiple of [`LANES`].
 #[multiversion(targets = "simd")]
 fn row(from: &[f32], to: &mut [f32]) {
     const FMA: bool = target_cfg_f!(any(target_feature = "fma", target_arch = "aarch64"));
@@ -67,13 +67,13 @@ fn row(from: &[f32], to: &mut [f32]) {
     to.as_flattened_mut().iter_mut().for_each(|value| *value *= factor);
 }
 
-/// The exponential function for arguments of at most 0, to about one unit in the last place: Cody and Waite's
-/// reduction, then a polynomial of degree 6.
+/// The exponential function for arguments of at most 0, with an error of about one unit in the last place: Cody-Waite reduction, then a
+/// polynomial of degree 6.
 #[inline(always)]
 fn exp<const FMA: bool>(x: f32) -> f32 {
     let fused = |a: f32, b: f32, c: f32| if FMA { a.mul_add(b, c) } else { a * b + c };
     let x = if x > -87.0 { x } else { -87.0 };
-    // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits.
+    // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits.
     let shifted = fused(x, std::f32::consts::LOG2_E, 12_582_912.0);
     let whole = shifted - 12_582_912.0;
     let r = fused(whole, -0.693_359_4, x);

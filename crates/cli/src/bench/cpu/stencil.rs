@@ -8,7 +8,7 @@ use super::team::Team;
 const N: usize = 128;
 
 pub fn stencil3d() -> Problem {
-    // Whole numbers: every sum is exact in whatever order it is taken.
+    // Integers: every sum is exact in any order.
     let input = scattered(N * N * N, 256).map(|v| v as f32).collect();
     let inside = (N - 2).pow(3) as u64;
     Problem {
@@ -44,11 +44,11 @@ fn native(args: &mut [Argument], team: &Team) {
     });
 }
 
-/// Points of a row that are computed at once.
+/// Number of points of a row that are computed at once.
 const LANES: usize = 64;
 
-/// The row of the cube that begins at `at`, without its ends. The last points of a row are computed with
-/// others for a second time, so that none is computed alone.
+/// The row of the cube that begins at `at`, without its ends. The last points of a row are computed twice if necessary, so that all blocks
+/// are full.
 #[multiversion(targets = "simd")]
 fn line(input: &[f32], out: &mut [f32], at: usize, n: usize) {
     let last = n - 1 - LANES;

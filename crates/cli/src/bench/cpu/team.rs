@@ -24,7 +24,7 @@ impl Team {
         self.threads
     }
 
-    /// Runs `work` where [`Team::share`] is quick to hand on parts.
+    /// Runs `work` on a thread of the pool, from which [`Team::share`] distributes parts faster.
     pub fn inside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.pool {
             Some(pool) => pool.install(work),
@@ -32,8 +32,8 @@ impl Team {
         }
     }
 
-    /// Splits `data` into one part per thread, each a multiple of `grain` elements long (but for the last), and
-    /// gives `work` the index of its first element and the part.
+    /// Splits `data` into one part per thread, each (except for the last) with a multiple of `grain` elements; calls `work` with the index
+    /// of the part's first element and the part.
     pub fn share<T: Send>(&self, data: &mut [T], grain: usize, work: impl Fn(usize, &mut [T]) + Sync) {
         let part = data.len().div_ceil(grain).div_ceil(self.threads).max(1) * grain;
         match &self.pool {

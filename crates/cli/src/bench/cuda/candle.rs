@@ -1,10 +1,10 @@
-//! The `candle` suite: published kernels of the crate candle-metal-kernels on an NVIDIA GPU, with the fraction of the GPU's peak
-//! that they reach.
+//! The `candle` suite: published kernels of the crate candle-metal-kernels on an NVIDIA GPU, with the fraction of the GPU's peak that they
+//! reach.
 //!
 //! The sources are not part of this repository: `ELINVAR_CANDLE` names the crate's folder `src/metal_src`, or a bundle of its
-//! `reduce.metal` and `mlx_gemm.metal`. They are launched with the arguments and sizes of the crate's host code (version 0.11.1).
-//! The peak is measured as well: `copy` is the time of a driver's copy of as many bytes, `peak` the time of as many multiply-adds
-//! in registers, in CUDA C++.
+//! `reduce.metal` and `mlx_gemm.metal`. They are launched with the arguments and sizes of the crate's host code (version 0.11.1). The peak
+//! is measured as well: `copy` is the time of a copy of the same number of bytes by the driver, `peak` the time of the same number of
+//! multiply-adds in registers, in CUDA C++.
 #![allow(unsafe_code)] // launches, and loading a bundle
 
 use std::path::PathBuf;
@@ -20,15 +20,15 @@ use crate::report::median;
 
 const FOLDER: &str = "ELINVAR_CANDLE";
 const ROUNDS: usize = 15;
-/// Rows and columns of what is reduced.
+/// Number of reduced rows, and their length.
 const ROWS: usize = 32_768;
 const ROW: usize = 4096;
-/// Rows and columns of each matrix.
+/// Number of rows and columns of each matrix.
 const SIDE: usize = 4096;
-/// Bytes of a copy.
+/// Size of a copy in bytes.
 const COPY: usize = 1 << 30;
 
-/// Whether the sources are there.
+/// Whether the environment names the sources.
 pub(in super::super) fn is_named() -> bool {
     std::env::var_os(FOLDER).is_some_and(|path| !path.is_empty())
 }
@@ -51,7 +51,7 @@ fn library(device: &Device, file: &str) -> Result<Library> {
     Ok(device.compile(source)?)
 }
 
-/// A sum over each row.
+/// The sum of each row.
 pub(in super::super) fn sum(context: &Context) -> Result<Measured> {
     rows(context, "fast_sum_f32", 1, |row, out| {
         let exact: f64 = row.iter().copied().map(f64::from).sum();
@@ -60,7 +60,7 @@ pub(in super::super) fn sum(context: &Context) -> Result<Measured> {
     })
 }
 
-/// Softmax of each row.
+/// The softmax of each row.
 pub(in super::super) fn softmax(context: &Context) -> Result<Measured> {
     rows(context, "softmax_f32", ROW, |row, out| {
         let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -70,7 +70,7 @@ pub(in super::super) fn softmax(context: &Context) -> Result<Measured> {
     })
 }
 
-/// A kernel of `reduce.metal` that makes `each` numbers of each row, which `right` looks at.
+/// Measures a kernel of `reduce.metal` that writes `each` elements per row, which `right` verifies.
 fn rows(
     context: &Context,
     name: &str,
@@ -110,12 +110,12 @@ fn rows(
     })
 }
 
-/// A product of matrices of floats.
+/// A matrix product of floats.
 pub(in super::super) fn matmul_f32(context: &Context) -> Result<Measured> {
     matmul::<f32>(context, "gemm_nn_f32_f32_64_64_16_2_2", [32, 2, 2], "peak_float", |v| v, f64::from)
 }
 
-/// A product of matrices of halves.
+/// A matrix product of halves.
 pub(in super::super) fn matmul_f16(context: &Context) -> Result<Measured> {
     matmul(context, "gemm_nn_f16_f16_64_64_16_1_2", [32, 2, 1], "peak_half", f16::from_f32, f64::from)
 }
@@ -142,7 +142,7 @@ fn matmul<T: Pod>(
         [(10, false), (100, false), (110, false), (200, true), (201, true), (202, true), (300, false)];
     let constants = constants.into_iter().fold(Constants::new(), |all, (index, value)| all.set(index, value));
     let kernel = library(device, "mlx_gemm.metal")?.kernel_with(name, &constants)?;
-    // Small whole numbers: every sum is exact, in whatever order it is taken, also as a half.
+    // Small integers: every sum is exact in any order, also in half.
     let matrix = |limit: u32| -> Vec<T> {
         scattered(SIDE * SIDE, limit).map(|v| of(v as f32 - (limit / 2) as f32)).collect()
     };
@@ -180,8 +180,8 @@ fn matmul<T: Pod>(
     })
 }
 
-/// The first row in which C is not A · B: for each of four vectors x of random whole numbers C · x has to be A · (B · x), and all of
-/// these are exact.
+/// The first row in which C is not A · B. For each of four vectors x of random integers, C · x must be A · (B · x), all of which are
+/// computed exactly.
 fn differs(a: &[f64], b: &[f64], c: &[f64]) -> Option<usize> {
     let times = |m: &[f64], x: &[f64]| -> Vec<f64> {
         m.chunks_exact(SIDE).map(|row| row.iter().zip(x).map(|(m, x)| m * x).sum()).collect()
@@ -197,7 +197,7 @@ fn wrong(kernel: &str, row: usize) -> Failure {
     Error::DeviceLost(format!("{kernel}: row {row} of the result is wrong")).into()
 }
 
-/// A kernel's arguments, by their names in the source.
+/// Arguments of a kernel, by their names in the source.
 fn arguments(kernel: &Kernel, mut of: impl FnMut(&str) -> Option<Arg>) -> Result<Vec<Arg>> {
     let one = |argument: &Declared| {
         of(&argument.name).ok_or_else(|| {
@@ -211,7 +211,7 @@ fn arguments(kernel: &Kernel, mut of: impl FnMut(&str) -> Option<Arg>) -> Result
     kernel.signature().args.iter().map(one).collect()
 }
 
-/// The median time of a launch.
+/// Median time of a launch.
 fn timed(device: &Device, kernel: &Kernel, grid: &Grid, args: &[Arg]) -> Result<u64> {
     let stream = device.stream()?;
     let run = |count: u64| -> Result<u64> {
@@ -227,21 +227,21 @@ fn timed(device: &Device, kernel: &Kernel, grid: &Grid, args: &[Arg]) -> Result<
     Ok(median((0..ROUNDS).map(|_| run(count)).collect::<Result<_>>()?))
 }
 
-/// Bytes that a copy within the device moves in a nanosecond, read and written.
+/// Bytes per nanosecond that a copy within the device reads and writes.
 fn copied(device: &Device) -> Result<f64> {
     Ok((2 * COPY) as f64 / median(super::host::copies(device, COPY, ROUNDS)?) as f64)
 }
 
-/// Operations of a kernel of `baselines.cu` that does nothing else, in a nanosecond; `None` without NVRTC.
+/// Operations per nanosecond of a kernel of `baselines.cu` that does nothing else; `None` without NVRTC.
 fn measured_peak(device: &Device, kernel: &str) -> Result<Option<f64>> {
-    /// Rounds of a thread's loop, threads of a block, and blocks of each multiprocessor.
+    /// Iterations of a thread's loop, threads per block, and blocks per multiprocessor.
     const STEPS: u64 = 4096;
     const THREADS: u32 = 256;
     const BLOCKS: u32 = 8;
     let Some(module) = Module::new(kernel, &[])? else { return Ok(None) };
     module.enter()?;
     let blocks = device.caps().limits.compute_units * BLOCKS;
-    // Of a thread: sixteen products and sums, or its part of eight products of 16x8 and 8x16.
+    // Per thread: sixteen multiply-adds, or its share of eight products of a 16x16 and a 16x8 matrix.
     let each = if kernel == "peak_half" { 8 * 4096 / 32 } else { 16 * 2 };
     let flops = u64::from(blocks * THREADS) * STEPS * each;
     let mut nowhere = 0_u64;

@@ -77,7 +77,7 @@ fn ours(context: &Context) -> Result<[Launches; 2]> {
     Ok([commands, singly])
 }
 
-/// The last of many launches.
+/// Launches one by one; returns the last completion.
 fn one_by_one<A: Args>(
     kernel: &Kernel,
     stream: &Stream,

@@ -87,7 +87,7 @@ impl Module {
     }
 
     pub(super) fn synchronize(&self) -> Result<()> {
-        // SAFETY: the stream is ours.
+        // SAFETY: this value owns the stream.
         unsafe { result::stream::synchronize(self.stream) }.map_err(failed)
     }
 

@@ -1,26 +1,26 @@
-//! The suite's kernels with their data, which is larger than the caches.
+//! The kernels of the suite with their data, which is larger than the caches.
 
 use super::super::cpu::problem::{Agreement, Argument, scattered};
 
-/// Builds a problem, data and all.
+/// Builds a problem with its data.
 pub type Build = fn() -> Problem;
 
-/// A kernel and what it runs on.
+/// A kernel with its data.
 pub struct Problem {
-    /// The kernel's name, in MSL and in CUDA C++.
+    /// Name of the kernel, in MSL and in CUDA C++.
     pub kernel: &'static str,
-    /// Its file in `kernels`, and the text.
+    /// Name of the source file in `kernels`, and its text.
     pub file: &'static str,
     pub metal: &'static str,
-    /// The fixed size, for people.
+    /// Problem size, human-readable.
     pub size: &'static str,
     pub threads: [usize; 3],
     pub group: [usize; 3],
     pub args: Vec<Argument>,
-    /// Bytes that must be moved at least and floating-point operations, of one iteration.
+    /// Minimum bytes moved, and floating-point operations, per iteration.
     pub bytes: Option<u64>,
     pub flops: Option<u64>,
-    /// Which argument is the result.
+    /// Index of the argument that is the result.
     pub result: usize,
     pub agreement: Agreement,
 }

@@ -1,5 +1,5 @@
-//! The stand-in's sources, embedded in this program, and the folder in which they are unpacked and built: one in the user's cache
-//! for each version of them, or `ELINVAR_APPLE_FOLDER`.
+//! The stand-in's sources, embedded in this program, and the folder in which they are unpacked and built: one per version of the sources in
+//! the user's cache, or `ELINVAR_APPLE_FOLDER`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 
 include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
-/// The folder for this state of the sources.
+/// The folder for this version of the sources.
 pub fn folder() -> Result<PathBuf> {
     let chosen =
         std::env::var_os("ELINVAR_APPLE_FOLDER").filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -24,7 +24,7 @@ pub fn folder() -> Result<PathBuf> {
     Ok(folder.join(format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), state())))
 }
 
-/// A number that other sources would not have.
+/// Hash of the sources.
 fn state() -> u64 {
     let mut hash = 0_u64;
     for (name, content) in FILES.iter().chain(&[("Cargo.toml", WORKSPACE.as_bytes())]) {
@@ -33,12 +33,12 @@ fn state() -> u64 {
     hash
 }
 
-/// Write the sources as a workspace of their own. Files that are as they should be are not touched.
+/// Writes the sources as a separate workspace. Files that are up to date are not touched.
 pub fn unpack(to: &Path) -> Result<()> {
     let workspace = workspace();
     for (name, content) in FILES.iter().chain(&[("Cargo.toml", workspace.as_bytes())]) {
         let path = to.join(name);
-        // Cargo takes out of the list of versions what is of other crates.
+        // Cargo removes entries of other crates from the lock file.
         let is_there = std::fs::read(&path).is_ok_and(|present| present == *content || *name == "Cargo.lock");
         if !is_there {
             std::fs::create_dir_all(path.parent().unwrap_or(to)).map_err(with_path(&path))?;
@@ -62,8 +62,8 @@ mod tests {
 
     use super::*;
 
-    /// The members of a workspace, and the folders of all crates that they depend on by path. Nothing is resolved, since
-    /// the registry's index and crates of other platforms need not have been downloaded.
+    /// The members of a workspace, and the folders of all crates that they depend on by path. Dependencies are not resolved, because the
+    /// registry's index and crates of other platforms may not have been downloaded.
     fn members(manifest: &Path) -> (BTreeMap<PathBuf, String>, BTreeSet<PathBuf>) {
         let mut cargo = super::super::cargo();
         cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"]);

@@ -156,7 +156,7 @@ struct Copied {
     copy: PathBuf,
 }
 
-/// Whether a crate is built as for macOS; cargo's question counts as one.
+/// Whether a crate is built as for macOS; cargo's query for the cfgs counts as a crate.
 fn takes_cfgs(name: &str) -> bool {
     let of = |variable| std::env::var(variable).unwrap_or_default();
     match name {
@@ -222,7 +222,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// FNV-1a: the same in every process.
+/// FNV-1a, which is the same in every process.
 pub fn hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()

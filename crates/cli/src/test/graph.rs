@@ -54,7 +54,7 @@ impl Graph {
         serde_json::from_slice(text).map_err(|error| Failure::input(format!("cargo metadata: {error}")))
     }
 
-    /// Names of the crates to build as for macOS: those of the package itself, and every package's that uses a binding.
+    /// Names of the crates to build as for macOS: those of the package itself, and those of every package that uses a binding.
     pub fn named(&self) -> BTreeSet<String> {
         self.apple()
             .flat_map(|package| &package.targets)
@@ -62,7 +62,7 @@ impl Graph {
             .collect()
     }
 
-    /// Whether one of them has dependencies on condition that it is built for an Apple system.
+    /// Whether one of them has dependencies that are conditional on an Apple target.
     pub fn depends_by_target(&self) -> bool {
         let conditions = |package: &Package| {
             package.dependencies.iter().any(|d| d.target.as_deref().is_some_and(is_apple))

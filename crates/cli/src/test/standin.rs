@@ -26,7 +26,7 @@ const NAMES: [&str; 14] = [
 
 const LIBRARY: &str = "libelinvar_apple.so";
 
-/// Path of a built library, used as it is.
+/// Environment variable with the path of a built library, which is used as is.
 const BUILT: &str = "ELINVAR_APPLE_LIBRARY";
 
 /// A built stand-in: the library in `ELINVAR_APPLE_LIBRARY`; otherwise one built from the checkout in which this program was built;
@@ -67,7 +67,7 @@ impl StandIn {
         let names = self.folder.join("lib");
         std::fs::create_dir_all(&names).map_err(with_path(&names))?;
         let own = names.join(LIBRARY);
-        // Copies and renames it, so that processes that have loaded the old one keep it.
+        // Copied and renamed, so that processes that have loaded the old library keep it.
         let new = names.join(format!("{LIBRARY}.{}", std::process::id()));
         std::fs::copy(library, &new).map_err(with_path(library))?;
         std::fs::rename(&new, &own).map_err(with_path(&own))?;

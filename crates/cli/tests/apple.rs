@@ -1,4 +1,4 @@
-//! `elinvar test`, on a crate that uses Metal and knows nothing of Elinvar: what the crate's own tests say of the stand-in.
+//! `elinvar test` on a crate that uses Metal and does not depend on Elinvar: the crate's own tests verify the stand-in.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn elinvar(manifest: &Path, args: &[&str]) -> Output {
     command.output().expect("elinvar runs")
 }
 
-/// How many tests the crate has, by its sources.
+/// Number of tests of the crate, counted in its sources.
 fn tests_in(folder: &Path) -> usize {
     let files = std::fs::read_dir(folder).expect("the crate has tests");
     let sources = files.map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("text"));
@@ -32,7 +32,7 @@ fn a_crate_that_uses_metal_passes_its_tests() {
     assert_eq!(passed, tests_in(&krate.join("tests")), "{out}\n{err}");
 }
 
-/// A crate with a test that fails beside one that passes: its manifest.
+/// A crate with a failing and a passing test; returns its manifest.
 fn with_a_failing_test(folder: &Path) -> PathBuf {
     std::fs::create_dir(folder.join("src")).unwrap();
     let manifest = folder.join("Cargo.toml");
@@ -74,10 +74,10 @@ fn a_library_that_is_not_there_is_named() {
 #[ignore = "builds the stand-in from nothing: minutes; `make installed` does"]
 fn an_installed_program_builds_what_it_carries() {
     let folder = tempfile::tempdir().unwrap();
-    // Outside the folder that it was built in, it does not find the checkout.
+    // Outside of the folder that it was built in, the program does not find the checkout.
     let installed = folder.path().join("elinvar");
-    // A child copies it: a descriptor open for writing here would be inherited by the children of other tests, and
-    // executing the program would fail (`ETXTBSY`).
+    // A child process copies it: a descriptor that is open for writing would be inherited by the children of other tests, and executing the
+    // program would fail (`ETXTBSY`).
     let install =
         Command::new("install").args(["-m", "755", env!("CARGO_BIN_EXE_elinvar")]).arg(&installed).status();
     assert!(install.unwrap().success());

@@ -1,4 +1,4 @@
-//! `elinvar check`: every kernel of a file with its state for each target, and what a target does not support.
+//! `elinvar check`: the state of every kernel of a file for each target, and the reasons why a target does not support it.
 
 mod common;
 
@@ -14,7 +14,7 @@ const TEXTURE: &str = "kernel void sharpen(device float* o,\n                   
 const LAST: &str = "kernel void last(device uint* o, uint i [[thread_position_in_grid]]) {\n  o[i] = i;\n}\n";
 const WHY: &str = "kernel `sharpen` takes parameter `t` with `[[texture]]`, which is not supported";
 
-/// Name, line and states of the kernels of the one file that was checked.
+/// Name, line and states of the kernels of the checked file.
 fn states(json: &Value) -> Vec<(&str, u64, &Value)> {
     let kernels = json["files"][0]["kernels"].as_array().expect("kernels");
     let row = |k: &'static str| move |kernel: &Value| kernel[k].as_u64().expect("a number");
@@ -51,7 +51,7 @@ fn a_kernel_that_takes_a_texture_is_listed_and_fails_the_check() {
 fn kernels_are_listed_with_their_states_in_the_order_of_the_source() {
     let folder = Folder::new();
     let file = folder.write("three.metal", format!("{HEAD}{FILL}{TEXTURE}{LAST}"));
-    // Twice: what the cache has says the same.
+    // Twice: results from the cache must be the same.
     for _ in 0..2 {
         let ended = elinvar(&["check", &file, "--target", "cpu", "--target", "cuda:sm_80", "--json"]);
         ended.expect(1, &[]);
@@ -68,7 +68,7 @@ fn kernels_are_listed_with_their_states_in_the_order_of_the_source() {
     ended.expect(1, &[WHY]);
     assert!(ended.stdout.contains("      cpu: ok\n"), "{}", ended.stdout);
     assert!(ended.stdout.ends_with(": 3 kernels, 1 unsupported\n"), "{}", ended.stdout);
-    // What is not asked for does not matter.
+    // Only the requested kernels are considered.
     elinvar(&["check", &file, "--kernel", "last"]).expect(0, &[]);
     elinvar(&["check", &file, "--kernel", "sharpen"]).expect(1, &[WHY]);
     elinvar(&["check", &file, "--kernel", "none"]).expect(1, &["no kernel `none`"]);
@@ -76,7 +76,7 @@ fn kernels_are_listed_with_their_states_in_the_order_of_the_source() {
     assert!(times.stdout.contains("(source) for cuda:sm_90"), "{}", times.stdout);
 }
 
-/// What the compilers behind the front end refuse has a place, too.
+/// Errors of the stages after the front end have a location as well.
 #[test]
 fn a_kernel_that_code_generation_does_not_support_fails_the_check() {
     let folder = Folder::new();

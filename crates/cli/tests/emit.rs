@@ -1,4 +1,4 @@
-//! `elinvar check --emit`: each form on standard output, what separates kernels, and errors on standard error.
+//! `elinvar check --emit`: each form on standard output, the separators between kernels, and errors on standard error.
 
 mod common;
 
@@ -12,7 +12,7 @@ const TWICE: &str =
 const TEXTURE: &str = "kernel void sharpen(device float* o, texture2d<float> t [[texture(0)]],\n                    \
                        uint2 i [[thread_position_in_grid]]) {\n  o[i.x] = t.read(i).x;\n}\n";
 
-/// The lines that begin a kernel's code.
+/// The lines at which a kernel's code begins.
 fn headings<'a>(stdout: &'a str, comment: &str) -> Vec<&'a str> {
     let begin = format!("{comment} kernel ");
     stdout.lines().filter(|line| line.starts_with(&begin)).collect()
@@ -38,7 +38,7 @@ fn each_form_is_printed_without_target_and_group() {
         assert!(ended.stdout.starts_with(&expected[0]), "{}", ended.stdout);
         assert!(ended.stdout.contains(text), "`{text}` is not in {}", ended.stdout);
 
-        // One kernel: the same code as among both.
+        // The code of a single kernel is the same as in the list.
         let one = elinvar(&["check", "--emit", form, &file, "--kernel", "twice"]);
         one.expect(0, &[]);
         assert_eq!(headings(&one.stdout, comment).len(), 1, "{form}");
@@ -70,7 +70,7 @@ fn vector_code_is_made_for_the_group_and_the_target_that_are_given() {
     };
     assert_eq!(code(&[]), code(&["--group", "256"]));
     assert_ne!(code(&[]), code(&["--group", "16,16"]));
-    // One thread's loop counters are as wide as the source has them for a GPU only.
+    // Only for a GPU do the loop counters of a thread keep their width in the source.
     let loops = "kernel void add(device float* o, constant uint& n, uint i [[thread_position_in_grid]]) {\n  \
                  for (uint k = 0; k < n; ++k) o[k * 3] += i;\n}\n";
     let file = folder.write("loops.metal", format!("{HEAD}{loops}"));
@@ -111,7 +111,7 @@ fn errors_of_the_source_go_to_standard_error() {
         ended.expect(1, &[&format!("{wrong}:3:"), "use of undeclared identifier 'x'"]);
         assert_eq!(ended.stdout, "", "{form}");
     }
-    // The other file's code is printed.
+    // The code of the other file is printed.
     let ended = elinvar(&["check", "--emit", "ir", &wrong, &right]);
     ended.expect(1, &[&wrong]);
     assert_eq!(headings(&ended.stdout, ";").len(), 1);

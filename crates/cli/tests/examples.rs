@@ -1,8 +1,8 @@
-//! `elinvar run` of each example's kernel from `.npy` files, compared on every element with values computed
-//! here, `thread_ids`, and with NumPy's on the same files, `thread_ids::numpy`.
+//! `elinvar run` of each example's kernel from `.npy` files, with every element compared with values computed here (`thread_ids`), and with
+//! NumPy's results for the same files (`thread_ids::numpy`).
 //!
-//! Where Python has no NumPy the second are ignored, and the reason is said; with `ELINVAR_REQUIRE_NUMPY=1`, which
-//! `make test` sets, they fail. `ELINVAR_TEST_PYTHON` names the Python.
+//! If Python has no NumPy, the latter are ignored and the reason is printed; with `ELINVAR_REQUIRE_NUMPY=1`, which `make test` sets, they
+//! fail. `ELINVAR_TEST_PYTHON` names the Python.
 
 mod common;
 
@@ -11,10 +11,10 @@ use std::process::Command;
 use common::{Folder, elinvar, example};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Runs an example's kernel in a folder and compares what it has written with values computed here.
+/// Runs an example's kernel in a folder and compares its output with values computed here.
 type Example = fn(&Folder);
 
-/// Each with the same as an expression of NumPy, in which `load(name)` is an input file.
+/// Each example with the same computation as a NumPy expression, in which `load(name)` is an input file.
 const EXAMPLES: &[(&str, Example, &str)] = &[
     ("thread_ids", thread_ids, "np.arange(load('initial').size, dtype=np.uint32)"),
     ("vector_add", vector_add, "load('a') + load('b')"),
@@ -57,7 +57,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Runs a kernel; `out.npy` is what it wrote to `out`, an argument that begins as `initial`.
+/// Runs a kernel; `out.npy` is the content of the argument `out` after the launch.
 fn run(folder: &Folder, kernel: &str, grid: &str, group: &str, args: &[String], out: &str) {
     let file = example(kernel);
     let out = format!("{out}={}", folder.file("out.npy").display());
@@ -66,7 +66,7 @@ fn run(folder: &Folder, kernel: &str, grid: &str, group: &str, args: &[String], 
     elinvar(&words).expect(0, &[]);
 }
 
-/// Compares `out.npy` with what NumPy makes of `expression`, in type, shape and every element.
+/// Compares `out.npy` with NumPy's value of `expression`: type, shape and every element.
 fn compare_with_numpy(python: &str, folder: &Folder, expression: &str) -> Result<(), Failed> {
     let script = format!(
         "import numpy as np, os, sys\n\
@@ -126,7 +126,7 @@ fn scale(folder: &Folder) {
 
 fn matmul(folder: &Folder) {
     let (m, n, k) = (61, 67, 59);
-    // Small whole numbers: every sum is exact, in whatever order it is taken.
+    // Small integers: every sum is exact in any order.
     let a: Vec<f32> = (0..m * k).map(|i| (i * 5 % 11) as f32 - 5.0).collect();
     let b: Vec<f32> = (0..k * n).map(|i| (i * 3 % 13) as f32 - 6.0).collect();
     folder.array("a.npy", &[m as u64, k as u64], &a);

@@ -1,4 +1,4 @@
-//! Files that `elinvar` writes: an old one is there, whole, until the new one is.
+//! Files that `elinvar` writes: the old file stays intact until the new one is complete.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -38,7 +38,7 @@ fn a_full_disk_leaves_the_old_file() {
     elinvar(&words).expect(0, &[]);
     let old = std::fs::read(&out).expect("written");
     assert!(old.len() > 800_000);
-    // What is compiled is found; the file may have 200 KB, and the signal that comes with that is ignored.
+    // The compiled kernel is cached. Files are limited to 200 KB, and the signal for exceeding the limit is ignored.
     let script = "trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\"";
     let ended = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_elinvar")])

@@ -1,10 +1,10 @@
-//! Bundles by the command line: packed, run where no compiler is found, and refused when something is wrong.
+//! Bundles on the command line: packing, running without a compiler, and refusal of invalid ones.
 
 mod common;
 
 use common::{Ended, Folder, elinvar, elinvar_with, example};
 
-/// `run` of `add` over 64 threads in groups of 32, where there is no compiler.
+/// `run` of `vector_add` over 64 threads in threadgroups of 32, without a compiler.
 fn run(bundle: &str, more: &[&str]) -> Ended {
     let words = [
         "run",

@@ -1,8 +1,8 @@
-//! The sessions in README and `docs/` show what the program does: each is run, and its output compared.
+//! Verifies the sessions in README and `docs/`: runs each of them and compares the output.
 //!
-//! A session is a block of code of the language `console`. `$ elinvar …` is run, where `examples` is the repository's folder, and
-//! what follows is its output; `[..]` stands for anything within a line, a line `...` for any lines. `$ cat FILE` makes a file of what
-//! follows.
+//! A session is a code block of the language `console`. `$ elinvar …` is run, where `examples` is the repository's folder, and the lines
+//! after it are its output; `[..]` matches any text within a line, a line `...` any lines. `$ cat FILE` creates a file from the lines after
+//! it.
 #![cfg(unix)]
 
 mod common;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use common::Folder;
 
-/// A command and what follows it.
+/// A command and the lines after it.
 struct Step {
     line: usize,
     command: String,
@@ -71,7 +71,7 @@ fn fits(patterns: &[String], lines: &[&str]) -> bool {
     }
 }
 
-/// Runs a step in `folder`; gives what is wrong.
+/// Runs a step in `folder`; returns a description of the failure, if any.
 fn run(step: &Step, folder: &Path) -> Option<String> {
     let words: Vec<&str> = step.command.split_whitespace().collect();
     match &words[..] {

@@ -1,4 +1,4 @@
-//! Folders for temporary files and for the cache whose names have characters that tools take for something else.
+//! Temporary and cache folders whose names contain characters that are special to tools.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -46,7 +46,7 @@ fn compute_in(name: &OsStr) {
     std::fs::create_dir_all(odd.join("tmp")).expect("a folder of that name");
     std::fs::write(odd.join("scaled.h"), HEADER).expect("written");
     std::fs::write(odd.join("scale.metal"), TEXT).expect("written");
-    // Compiled, found, and compiled by what is kept of the headers.
+    // Compiled, found in the cache, and compiled with the cached headers.
     for from in ["1", "1", "2"] {
         let ended = run(&odd, &odd, from, &odd.join("tmp"));
         let said = String::from_utf8_lossy(&ended.stderr);
@@ -56,7 +56,7 @@ fn compute_in(name: &OsStr) {
         let from: f32 = from.parse().expect("a number");
         assert_eq!(npy.into_vec::<f32>().expect("floats"), [0, 1, 2, 3, 4].map(|k| k as f32 * 3.0 + from));
     }
-    // Notes on the declarations, which lie in the cache, are not the user's.
+    // Notes about declarations in the cached headers are not shown to the user.
     let ended = run(&odd, &odd, "min(1, 2.0f, clamp(1))", &odd.join("tmp"));
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{name:?}: {said}");
@@ -92,7 +92,7 @@ fn bytes_that_are_not_text() {
     assert!(!refused.status.success());
     let why = said(refused);
     assert!(why.contains("temporary directory") && why.contains("is not UTF-8"), "{why}");
-    // The cache may lie anywhere.
+    // The cache may have any path.
     for _ in 0..2 {
         let ended = run(parent.path(), &odd, "1", parent.path());
         assert!(ended.status.success(), "{}", said(ended));

@@ -1,4 +1,4 @@
-//! The verbs' output, JSON and exit codes, on the built command.
+//! Output, JSON and exit codes of the built command's verbs.
 
 mod common;
 
@@ -162,7 +162,7 @@ fn check_reports_errors_with_their_place() {
     let diagnostic = &json.json()["files"][0]["diagnostics"][0];
     assert_eq!((&diagnostic["line"], &diagnostic["column"]), (&2.into(), &41.into()));
     assert_eq!((&diagnostic["severity"], &diagnostic["file"]), (&"error".into(), &wrong.as_str().into()));
-    // A file that is right is checked all the same.
+    // A correct file is checked nevertheless.
     let both = elinvar(&["check", &wrong, &example("scale")]);
     both.expect(1, &["'y'"]);
     assert!(both.stdout.contains("kernel scale"), "{}", both.stdout);
@@ -336,7 +336,7 @@ kernel void spin(device uint* a)
 fn structs_vectors_bfloat_and_bool() {
     let folder = Folder::new();
     let file = folder.write("types.metal", TYPES);
-    // A float3 in the room of four floats, then half, then bool, then padding.
+    // A float3 in the space of four floats, then half, bool and padding.
     let mut params: Vec<u8> = [10.0f32, 20.0, 30.0, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();
     params.extend(half::f16::from_f32(2.0).to_le_bytes());
     params.extend([1, 0]);
@@ -352,7 +352,7 @@ fn structs_vectors_bfloat_and_bool() {
     ended.expect(0, &[]);
     let json = ended.json();
     let first = json["outputs"][0]["first"].as_array().expect("values").clone();
-    // The fourth float of each is padding.
+    // Every fourth float is padding.
     let rows: Vec<Option<f64>> = [0, 1, 2, 4, 5, 6].map(|i: usize| first[i].as_f64()).to_vec();
     assert_eq!(rows, [-13.5, -24.5, -35.5, -13.5, -24.5, -35.5].map(Some));
     assert_eq!(json["outputs"][1]["first"], serde_json::json!([true, true]));
@@ -399,9 +399,9 @@ fn bench_measures_and_reports() {
     let native = &saxpy["baselines"]["native"];
     let number = |value: &serde_json::Value| value.as_f64().expect("a number");
     let ratio = number(&saxpy["median_ns"]) / number(&native["median_ns"]);
-    // JSON's decimals may lose the last bit.
+    // Decimals in JSON may lose the last bit.
     assert!((number(&native["ratio"]) / ratio - 1.0).abs() < 1e-12, "{native} instead of {ratio}");
-    // A baseline takes part, or the machine says why not.
+    // A baseline is measured, or its absence is explained.
     let pocl = saxpy["baselines"].get("pocl").is_some();
     assert_ne!(pocl, json["machine"]["absent"].get("pocl").is_some(), "{json}");
 }
@@ -431,7 +431,7 @@ fn the_cpu_suite_is_measured_with_one_thread_and_with_all() {
 
 #[test]
 fn a_checked_run_names_what_is_outside() {
-    // One element too few for the last thread; the guard of `n` says there are 8.
+    // One element too few for the last thread; the kernel's check of `n` assumes 8.
     let words = [
         "run",
         &example("vector_add"),
@@ -503,7 +503,7 @@ fn check_builds_with_constants_and_says_what_it_did_not_build() {
     elinvar(&["check", &file])
         .expect(0, &["constants.metal:6: warning: kernel `count` needs a value", "--constant"]);
     elinvar(&["check", &file, "--constant", "3=1.5f32"]).expect(1, &["`stride`"]);
-    // A value is for the files that declare the constant; one that none declares is a mistake.
+    // A value applies to the files that declare the constant; a constant that no file declares is an error.
     elinvar(&["check", &file, &example("scale"), "--constant", "3=7u32"]).expect(0, &[]);
     elinvar(&["check", &file, "--constant", "5=7u32"]).expect(1, &["--constant 5: no file declares"]);
 }

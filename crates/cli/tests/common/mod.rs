@@ -1,4 +1,4 @@
-//! Runs the built `elinvar` and makes the files that it takes.
+//! Runs the built `elinvar` and creates its input files.
 
 #![allow(dead_code)] // each test crate uses its part
 
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use npyz::WriterBuilder;
 
-/// How a run of the command ended.
+/// Result of a run of the command.
 pub struct Ended {
     pub code: Option<i32>,
     pub stdout: String,
@@ -15,13 +15,13 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The JSON that it printed.
+    /// The JSON on standard output.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
     }
 
-    /// Fails unless it ended with this code and its stderr holds all the texts.
+    /// Fails unless the exit code is `code` and standard error contains all the texts.
     pub fn expect(&self, code: i32, texts: &[&str]) {
         assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         for text in texts {
@@ -30,12 +30,12 @@ impl Ended {
     }
 }
 
-/// Runs `elinvar` with these words.
+/// Runs `elinvar` with these arguments.
 pub fn elinvar(words: &[&str]) -> Ended {
     elinvar_with(words, &[])
 }
 
-/// Runs `elinvar` with these words and environment variables.
+/// Runs `elinvar` with these arguments and environment variables.
 pub fn elinvar_with(words: &[&str], variables: &[(&str, &str)]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
     let output = command.args(words).envs(variables.iter().copied()).output().expect("elinvar runs");
@@ -46,7 +46,7 @@ pub fn elinvar_with(words: &[&str], variables: &[(&str, &str)]) -> Ended {
     }
 }
 
-/// The path of an example's Metal file.
+/// Path of an example's Metal file.
 pub fn example(name: &str) -> String {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name).with_extension("metal");
@@ -80,7 +80,7 @@ impl Folder {
         path.to_str().expect("a path in UTF-8").to_owned()
     }
 
-    /// Writes an array as NumPy would.
+    /// Writes an array in NumPy's format.
     pub fn array<T: npyz::AutoSerialize + Clone>(&self, name: &str, shape: &[u64], values: &[T]) {
         let file = std::fs::File::create(self.file(name)).expect("a new file");
         let options = npyz::WriteOptions::new().default_dtype().shape(shape);
@@ -89,7 +89,7 @@ impl Folder {
         writer.finish().expect("an end");
     }
 
-    /// Shape and values of a file.
+    /// Shape and values of an array file.
     pub fn read<T: npyz::Deserialize>(&self, name: &str) -> (Vec<u64>, Vec<T>) {
         let bytes = std::fs::read(self.file(name)).expect("the file");
         let npy = npyz::NpyFile::new(&bytes[..]).expect("a .npy file");

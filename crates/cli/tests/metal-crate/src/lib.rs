@@ -1,4 +1,4 @@
-//! What the tests share: a device, a pipeline from source, buffers of numbers.
+//! Common code of the tests: a device, a pipeline from source, buffers of numbers.
 #![cfg(target_os = "macos")]
 
 pub mod test_hooks;

@@ -1,4 +1,4 @@
-//! The stand-in's own functions: what is alive, mistakes, faults. A crate that also runs on a Mac would leave these out.
+//! The stand-in's own functions: live objects, mistakes, faults. A crate that also runs on a Mac would not use them.
 
 use std::ffi::{CStr, c_char};
 
@@ -23,7 +23,7 @@ unsafe extern "C" {
     );
 }
 
-/// Objects of a class or protocol that are alive, once all queues have come to rest.
+/// Number of live objects of a class or protocol, after all queues have become idle.
 pub fn live(name: &CStr) -> usize {
     unsafe {
         assert!(elinvar_apple_settle(60_000));
@@ -42,7 +42,7 @@ pub fn without_pool() -> usize {
     unsafe { elinvar_apple_without_pool() }
 }
 
-/// What `f` does wrong.
+/// Messages about the mistakes that `f` makes.
 pub fn mistakes(f: impl FnOnce()) -> String {
     unsafe { elinvar_apple_record_mistakes(true) };
     f();
@@ -52,12 +52,12 @@ pub fn mistakes(f: impl FnOnce()) -> String {
     String::from_utf8(text[..length].to_vec()).unwrap()
 }
 
-/// A device of its own.
+/// A separate device with this profile.
 pub fn device_of(profile: &CStr) -> Retained<ProtocolObject<dyn MTLDevice>> {
     unsafe { Retained::from_raw(elinvar_apple_device(profile.as_ptr())) }.unwrap()
 }
 
-/// In the order of the stand-in's sites.
+/// Sites of faults, in the order of the stand-in's.
 #[derive(Clone, Copy)]
 pub enum Site {
     Allocation,
@@ -70,7 +70,7 @@ pub enum Site {
     Execution,
 }
 
-/// Let the `nth` time from now fail.
+/// Makes the `nth` operation from now at this site fail.
 pub fn inject(device: &ProtocolObject<dyn MTLDevice>, site: Site, nth: u64, code: isize, encoder: isize) {
     unsafe { elinvar_apple_inject(device, site as u32, nth, code, encoder) };
 }

@@ -1,4 +1,4 @@
-//! What is alive, and who lets go of it. One test: it counts for the whole process.
+//! Live objects, and who releases them. A single test, because objects are counted for the whole process.
 #![cfg(target_os = "macos")]
 
 use std::process::Command;
@@ -22,7 +22,7 @@ fn everything_goes() {
     match std::env::var("CRIME").as_deref() {
         Ok("over-release") => unsafe { objc_release(&raw const *buffer_of(&device(), &[1.0]) as *mut _) },
         Ok("unknown selector") => unsafe {
-            // Around objc2, which would see it first.
+            // Without objc2, which would detect it first.
             let send: unsafe extern "C" fn(*const AnyObject, Sel) =
                 std::mem::transmute(objc_msgSend as *const ());
             send((&raw const *device()).cast(), sel!(frobnicate));
@@ -51,7 +51,7 @@ fn everything_goes() {
 }
 
 fn counted() {
-    // The device stays as long as the process.
+    // The device lives as long as the process.
     let device = device();
     autoreleasepool(|_| {
         let queue = device.newCommandQueue().unwrap();
@@ -81,7 +81,7 @@ fn counted() {
         .unwrap();
     assert_eq!(without_pool(), 1, "a command buffer on a thread without a pool");
 
-    // What ends the process is tried in another.
+    // Mistakes that end the process are tested in a child process.
     for (crime, words) in [
         ("over-release", "an object of class ElinvarMTLBuffer was released more often than retained"),
         ("unknown selector", "-[ElinvarMTLDevice frobnicate]: unrecognized selector"),

@@ -1,4 +1,4 @@
-//! Other devices and systems, as the environment names them. The test starts itself again with another environment.
+//! Other devices and systems, selected by the environment. The test runs itself in child processes with another environment.
 #![cfg(target_os = "macos")]
 
 use std::process::Command;

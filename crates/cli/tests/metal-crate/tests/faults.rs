@@ -1,4 +1,4 @@
-//! What fails because a test asks for it, each on a device of its own.
+//! Injected failures, each on a separate device.
 #![cfg(target_os = "macos")]
 
 use metal_crate::test_hooks::{Site, device_of, inject};
@@ -8,7 +8,7 @@ use objc2::runtime::ProtocolObject;
 use objc2_foundation::{NSArray, NSRange, NSString};
 use objc2_metal::*;
 
-/// Run a command buffer with so many blit passes over a buffer; pass `k` sets word `k` to ones.
+/// Runs a command buffer with `count` blit passes over a buffer; pass `k` sets word `k` to ones.
 fn passes(device: &ProtocolObject<dyn MTLDevice>, count: usize) -> (Object<dyn MTLCommandBuffer>, Vec<f32>) {
     let buffer = buffer_of(device, &[0.0; 4]);
     let queue = device.newCommandQueue().unwrap();

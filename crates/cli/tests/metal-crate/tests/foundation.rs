@@ -1,4 +1,4 @@
-//! Strings, arrays, classes of the program's own.
+//! Strings, arrays, classes defined by the program.
 #![cfg(target_os = "macos")]
 
 use objc2::rc::{Retained, autoreleasepool};

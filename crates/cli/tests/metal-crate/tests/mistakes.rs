@@ -1,4 +1,4 @@
-//! What a program must not do, as Metal's validation would tell it.
+//! Invalid use that Metal's validation reports.
 #![cfg(target_os = "macos")]
 
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use objc2::rc::autoreleasepool;
 use objc2_foundation::NSRange;
 use objc2_metal::*;
 
-/// That the messages of what is done wrong have these words in them, one line for each mistake.
+/// Checks that the reported mistakes contain these words, one line per mistake.
 fn expect(words: &[&str], wrong: impl FnOnce()) {
     let found = mistakes(wrong);
     let lines: Vec<&str> = found.lines().collect();

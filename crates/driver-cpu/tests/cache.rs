@@ -85,7 +85,7 @@ fn result(folder: &Path) -> Result<Vec<u32>> {
     device.queue()?.submit(Arc::new([Command::Dispatch(dispatch)]), done)?;
     outcome.recv().unwrap()?;
     let mut bytes = [0; 16];
-    // SAFETY: the one submission has ended.
+    // SAFETY: the only submission has ended.
     unsafe { memory.read(0, &mut bytes) }?;
     Ok(bytes.chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect())
 }

@@ -128,7 +128,7 @@ impl Bare {
         for _ in 0..count {
             encoder.setComputePipelineState(&self.state);
             let size = |width| MTLSize { width, height: 1, depth: 1 };
-            // SAFETY: the kernel adds to 32 numbers, which the buffer has; it lives until the handler is called.
+            // SAFETY: the kernel adds to 32 numbers, which is the size of the buffer; the buffer lives until the handler is called.
             unsafe {
                 encoder.setBuffer_offset_atIndex(Some(&self.x), 0, 0);
                 encoder.setBytes_length_atIndex(NonNull::from(&one).cast(), 4, 1);

@@ -101,7 +101,7 @@ fn memory_of_the_program_is_used_in_place_and_its_owner_dropped() {
         let (mut pages, alive) = (Box::new(Pages([3; 65536])), Arc::new(()));
         let address = std::ptr::NonNull::from(&mut *pages).cast::<u8>();
         let block = |bytes, from| HostBlock { address: from, bytes, owner: Box::new(alive.clone()) };
-        // SAFETY: the pages outlive the memory, and are used through it only.
+        // SAFETY: the pages outlive the memory, and are only accessed through it.
         let wrapped = unsafe { device.wrap(block(65536, address)) }.unwrap();
         assert_eq!(wrapped.host_ptr(), Some(address));
         let fill = Command::Fill { target: slice(&wrapped, 8, 65520), pattern: vec![1, 2, 3] };

@@ -45,7 +45,7 @@ impl Packing {
 }
 
 #[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: memory and queues are those of the device below.
+// SAFETY: memory and queues are those of the wrapped device.
 unsafe impl Device for Packing {
     fn caps(&self) -> &Caps {
         self.below.caps()
@@ -61,7 +61,7 @@ unsafe impl Device for Packing {
 
     #[allow(unsafe_code)] // passes on what it is given
     unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
-        // SAFETY: the caller promises what the device below asks for.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.below.wrap(block) }
     }
 

@@ -56,7 +56,7 @@ struct ToyDevice {
 }
 
 #[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: each memory is an allocation of its own, and the interpreter checks every access.
+// SAFETY: each memory is a separate allocation, and the interpreter checks every access.
 unsafe impl Device for ToyDevice {
     fn caps(&self) -> &Caps {
         &self.caps
@@ -137,12 +137,12 @@ impl ToyMemory {
 mod access {
     use super::*;
 
-    // SAFETY: the address is of memory that the value owns; who calls the methods keeps accesses apart.
+    // SAFETY: the address is that of memory owned by the value; callers of the methods prevent races.
     unsafe impl Send for ToyMemory {}
     // SAFETY: as above.
     unsafe impl Sync for ToyMemory {}
 
-    // SAFETY: the address is that of the blocks, which live as long and are accessed through it only.
+    // SAFETY: the address is that of the blocks, which live as long as the value and are only accessed through the address.
     unsafe impl Memory for ToyMemory {
         fn len(&self) -> u64 {
             self.len as u64
@@ -159,7 +159,7 @@ mod access {
         unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
             elinvar_driver::expect_within(self.len(), offset, target.len() as u64)?;
             let (from, len) = (offset as usize, target.len());
-            // SAFETY: the range is within the memory, which nobody writes during the call.
+            // SAFETY: the range is within the memory, which no other code writes during the call.
             unsafe { self.address.add(from).copy_to_nonoverlapping(NonNull::from(target).cast(), len) };
             Ok(())
         }
@@ -167,7 +167,7 @@ mod access {
         unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
             elinvar_driver::expect_within(self.len(), offset, source.len() as u64)?;
             let (to, len) = (offset as usize, source.len());
-            // SAFETY: the range is within the memory, which nobody accesses during the call.
+            // SAFETY: the range is within the memory, which no other code accesses during the call.
             unsafe { self.address.add(to).copy_from_nonoverlapping(NonNull::from(source).cast(), len) };
             Ok(())
         }
@@ -181,7 +181,7 @@ mod access {
     /// Reads the bytes of a slice for a command of a queue.
     pub(super) fn load(slice: &MemorySlice) -> Result<Vec<u8>> {
         let mut bytes = vec![0; slice.len as usize];
-        // SAFETY: the runtime lets nobody write what a command in flight reads, and commands of a queue are executed one by one.
+        // SAFETY: the runtime prevents writes to what a command in flight reads, and a queue executes its commands one by one.
         unsafe { slice.memory.read(slice.offset, &mut bytes) }.map(|()| bytes)
     }
 

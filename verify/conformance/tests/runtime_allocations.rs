@@ -62,7 +62,7 @@ fn allocations(device: &Device, count: u32, batch: u32) -> u64 {
     let mut run = |count: u32| {
         for launch in 1..=count {
             #[allow(unsafe_code)] // launches a kernel without checks
-            // SAFETY: the kernel writes the elements of its threads, which are in the buffer.
+            // SAFETY: each thread writes its element, which is within the buffer.
             let done = unsafe { kernel.launch(&stream, Grid::threads(256), (&x, &mut y, 256_u32)) }.unwrap();
             if launch.is_multiple_of(batch) {
                 done.wait().unwrap();

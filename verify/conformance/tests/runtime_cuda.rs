@@ -81,7 +81,7 @@ fn deadline(gpu: &Device) -> elinvar::Result<()> {
     let waiting = other.fill(&mut x, 1)?;
     let mut commands = stream.command_buffer();
     commands.deadline(Duration::from_millis(50))?;
-    // SAFETY: the kernel writes 32 elements, and there are as many.
+    // SAFETY: the kernel writes 32 elements, which is the size of the buffer.
     unsafe { commands.launch(&slow, Grid::threads(32).group(32), (&mut out, 400_000_000_u32)) }?;
     let ended = commands.submit()?.wait();
     assert!(matches!(&ended, Err(Error::Timeout(text)) if text.starts_with("kernel `slow`")), "{ended:?}");

@@ -92,7 +92,7 @@ fn cancelled_and_unsubmitted_work_fails_its_events() {
     bench.launch(&fail, (&mut buffer,)).unwrap().wait().unwrap_err();
     let other = bench.device.stream().unwrap();
     let mut command_buffer = other.command_buffer();
-    // SAFETY: the kernel only looks at its argument.
+    // SAFETY: the kernel only reads its argument.
     #[allow(unsafe_code)]
     unsafe {
         command_buffer.launch(&look, elinvar::Grid::threads(1), (&buffer,)).unwrap();

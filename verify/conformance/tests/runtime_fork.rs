@@ -54,21 +54,21 @@ mod linux {
     #[allow(unsafe_code)] // forks
     #[track_caller]
     fn in_child(body: impl FnOnce()) {
-        // SAFETY: the child runs on with this thread alone, which is what is tested.
+        // SAFETY: the child continues with this thread only, which is under test.
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
         if child == 0 {
             let ended = catch_unwind(AssertUnwindSafe(body));
-            // SAFETY: ends the process. What else it has is the parent's.
+            // SAFETY: `_exit` ends the process without running destructors of the parent's objects.
             unsafe { libc::_exit(if ended.is_ok() { 0 } else { 1 }) };
         }
         let (late, mut status) = (Instant::now() + LONG, 0);
         loop {
-            // SAFETY: writes one number.
+            // SAFETY: `waitpid` writes the status.
             match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } {
                 0 if Instant::now() < late => std::thread::sleep(Duration::from_millis(2)),
                 0 => {
-                    // SAFETY: the child, which has not been waited for.
+                    // SAFETY: the process ID is that of the child, which has not been reaped.
                     unsafe { libc::kill(child, libc::SIGKILL) };
                     panic!("the child stands still");
                 }
@@ -150,7 +150,7 @@ mod linux {
     }
 
     fn launch(add: &Kernel, stream: &Stream, target: &mut Buffer<u32>, k: u32) -> Result<Completion, Error> {
-        // SAFETY: thread i changes element i, and there are as many as threads.
+        // SAFETY: thread i modifies element i, and the number of elements is that of the threads.
         #[allow(unsafe_code)]
         unsafe {
             add.launch(stream, Grid::threads(N), (target, k))

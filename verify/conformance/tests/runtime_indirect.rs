@@ -107,7 +107,7 @@ fn they_are_read_when_the_launch_begins() {
     let indirect = |counts: &Buffer<u32>| Grid::indirect(counts).group((4, 2));
     let mut command_buffer = bench.stream.command_buffer();
     let add = |command_buffer: &mut elinvar::CommandBuffer, counts: &Buffer<u32>, out: &mut Buffer<u32>| {
-        // SAFETY: the simulated kernel writes one number.
+        // SAFETY: the simulated kernel writes one element.
         #[allow(unsafe_code)]
         unsafe { command_buffer.launch(&seen_by, indirect(counts), (out,)) }.unwrap();
     };
@@ -203,7 +203,7 @@ fn what_is_run_again_reads_again() {
     let (seen_by, seen) = seeing(&bench);
     let (mut counts, mut out) = (buffer(&bench, &[1, 1, 1]), buffer(&bench, &[0]));
     let mut command_buffer = bench.stream.command_buffer();
-    // SAFETY: the simulated kernel writes one number.
+    // SAFETY: the simulated kernel writes one element.
     unsafe { command_buffer.launch(&seen_by, Grid::indirect(&counts).group(8), (&mut out,)) }.unwrap();
     let recording = command_buffer.record().unwrap();
     for k in 0..5u32 {
@@ -224,7 +224,7 @@ fn graphs_order_by_the_counts() {
     let mut graph = Graph::new();
     let mut counts = graph.transient::<u32>(&bench.device, 3).unwrap();
     graph.copy(&given, &mut counts).unwrap();
-    // SAFETY: the simulated kernel writes one number.
+    // SAFETY: the simulated kernel writes one element.
     let first = unsafe { graph.launch(&seen_by, Grid::indirect(&counts).group(2), (&mut out,)) }.unwrap();
     graph.fill(&mut counts, 5).unwrap();
     // SAFETY: as above.
@@ -238,7 +238,7 @@ fn graphs_order_by_the_counts() {
         assert_eq!(take(&seen), [[2 * k, 1, 1], [10, 5, 5]]);
     }
     let mut unwritten = Graph::new();
-    // SAFETY: never read; the plan is refused.
+    // SAFETY: the memory is never read, because the plan is refused.
     let counts = unsafe { unwritten.transient_uninit::<u32>(&bench.device, 3) }.unwrap();
     // SAFETY: as above.
     unsafe { unwritten.launch(&seen_by, Grid::indirect(&counts).group(2), (&mut out,)) }.unwrap();
@@ -262,7 +262,7 @@ fn duplicates_have_the_same_counts() {
     let mut graph = Graph::new();
     for (at, counts) in [&a, &b, &a].into_iter().enumerate() {
         let mut out = graph.transient::<u32>(&bench.device, 1).unwrap();
-        // SAFETY: the simulated kernel writes one number.
+        // SAFETY: the simulated kernel writes one element.
         unsafe { graph.launch(&pure, Grid::indirect(counts).group(1), (&mut out,)) }.unwrap();
         graph.copy(&out, result.slice_mut(at..at + 1).unwrap()).unwrap();
     }
@@ -280,7 +280,7 @@ fn counts_are_a_parameter() {
     let (seen_by, seen) = seeing(&bench);
     let (counts, mut out) = (buffer(&bench, &[9, 2, 1, 1]), buffer(&bench, &[0]));
     let mut graph = Graph::new();
-    // SAFETY: the simulated kernel writes one number.
+    // SAFETY: the simulated kernel writes one element.
     unsafe { graph.launch(&seen_by, Grid::indirect(counts.slice(1..4).unwrap()).group(1), (&mut out,)) }
         .unwrap();
     let parameter = graph.buffer("counts", &counts).unwrap();

@@ -150,14 +150,14 @@ mod linux {
         /// out = in + k.
         fn add(&self, stream: &Stream, out: &mut Buffer<u32>, input: &Buffer<u32>, k: u32) -> Completion {
             let grid = Grid::threads(out.len()).group(64);
-            // SAFETY: thread i reads and writes element i, and there are as many as threads.
+            // SAFETY: thread i reads and writes element i, and the number of elements is that of the threads.
             #[allow(unsafe_code)]
             unsafe { self.add.launch(stream, grid, (out, input, k)) }.unwrap()
         }
 
         /// A store to an unmapped address.
         fn crash(&self, stream: &Stream, out: &mut Buffer<u32>) -> Completion {
-            // SAFETY: the store ends the worker process and reaches no memory.
+            // SAFETY: the store ends the worker process and does not change memory.
             #[allow(unsafe_code)]
             unsafe { self.wild.launch(stream, Grid::threads(1), (out, 64_u64)) }.unwrap()
         }
@@ -167,7 +167,7 @@ mod linux {
             let mut flag = self.flag.clone();
             let mut commands = stream.command_buffer();
             commands.deadline(after).unwrap();
-            // SAFETY: it reads one element, and writes one that it has not come to.
+            // SAFETY: the kernel reads one element, and is stopped before it writes the other.
             #[allow(unsafe_code)]
             unsafe { commands.launch(&self.forever, Grid::threads(1), (&mut flag, out)) }.unwrap();
             commands.submit().unwrap()
@@ -555,7 +555,7 @@ mod linux {
         let mut out = bench.buffer(0);
         let keeps = library.kernel("keeps").unwrap();
         let grid = || Grid::threads(1024).group(1024);
-        // SAFETY: 1024 elements are written, and there are more.
+        // SAFETY: the kernel writes 1024 elements, and the buffer has more.
         #[allow(unsafe_code)]
         let ended = unsafe { keeps.launch(&stream, grid(), (&mut out, 7_u32)) }.and_then(|done| done.wait());
         let error = ended.unwrap_err();
@@ -588,7 +588,7 @@ mod linux {
 
     fn host_memory_is_refused_with_the_reason(kind: DeviceKind) {
         let bench = Bench::new(kind);
-        // SAFETY: nothing is used in place.
+        // SAFETY: the call is refused and has no effect.
         #[allow(unsafe_code)]
         let refused = unsafe { bench.device.buffer_no_copy(vec![0_u32; LENGTH]) };
         assert!(matches!(refused, Err(Error::Unsupported(why)) if why.contains("isolated")));

@@ -25,7 +25,7 @@ fn likes_128(bench: &Bench) -> Kernel {
 #[allow(unsafe_code)] // launches
 fn tune(bench: &Bench, kernel: &Kernel, grid: Grid) -> Result<elinvar::Suggestion, Error> {
     let mut data = bench.device.buffer::<u32>(4).unwrap();
-    // SAFETY: the kernel touches no memory.
+    // SAFETY: the kernel accesses no memory.
     unsafe { kernel.tune(&bench.stream, grid, (&mut data,)) }
 }
 

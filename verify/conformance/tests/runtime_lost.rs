@@ -35,7 +35,7 @@ fn lose(bench: &Bench, stream: &Stream) -> (Completion, Sender<()>) {
     let mut x = bench.device.buffer::<u32>(1000).unwrap();
     let mut command_buffer = stream.command_buffer();
     command_buffer.deadline(Duration::from_millis(2)).unwrap();
-    // SAFETY: the simulated kernel reaches no memory.
+    // SAFETY: the simulated kernel accesses no memory.
     #[allow(unsafe_code)]
     unsafe { command_buffer.launch(&endless, Grid::threads(1), (&mut x,)) }.unwrap();
     let late = command_buffer.submit().unwrap();

@@ -24,7 +24,7 @@ const ALL: [HostAccess; 6] = [
 
 #[allow(unsafe_code)] // asks for uninitialized memory
 fn uninit(device: &Device, len: usize) -> Buffer<u32> {
-    // SAFETY: the simulated device fills such memory, so that reading it is defined.
+    // SAFETY: the simulated device initializes such memory, so that reading it is defined.
     unsafe { device.buffer_uninit(len, HostAccess::ReadWrite) }.unwrap()
 }
 
@@ -343,10 +343,10 @@ impl Pages {
 }
 
 #[allow(unsafe_code)] // owns raw memory
-// SAFETY: the pages belong to this value alone.
+// SAFETY: this value owns the pages.
 unsafe impl Send for Pages {}
 #[allow(unsafe_code)] // owns raw memory
-// SAFETY: nothing is done through a shared reference.
+// SAFETY: no method accesses the pages through a shared reference.
 unsafe impl Sync for Pages {}
 
 impl Drop for Pages {
@@ -361,7 +361,7 @@ impl Drop for Pages {
 impl AsMut<[u32]> for Pages {
     #[allow(unsafe_code)] // a view of raw memory
     fn as_mut(&mut self) -> &mut [u32] {
-        // SAFETY: so many words were allocated and zeroed, and `&mut self` makes this the only view.
+        // SAFETY: the allocation has this size and is zeroed, and `&mut self` makes this the only view.
         unsafe { std::slice::from_raw_parts_mut(self.words, 2048) }
     }
 }

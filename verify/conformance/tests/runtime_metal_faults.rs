@@ -79,7 +79,7 @@ impl Bench {
                 let (before, behind) = buffers.split_at_mut(k);
                 let arguments = (&mut behind[0], &before[k - 1], k as u32);
                 #[allow(unsafe_code)] // a launch without checks
-                // SAFETY: the kernel accesses the element of its thread.
+                // SAFETY: each thread accesses its element.
                 unsafe { self.add.launch(stream, Grid::threads(N), arguments) }.unwrap()
             })
             .collect();
@@ -142,7 +142,7 @@ fn a_failure_that_repeats_ends_the_chain_and_the_stream_goes_on() {
             (bench.device.buffer::<u32>(N).unwrap(), bench.device.buffer::<u32>(N).unwrap());
         let launch = |input: &Buffer<u32>, output: &mut Buffer<u32>| {
             #[allow(unsafe_code)] // a launch without checks
-            // SAFETY: the kernel accesses the element of its thread.
+            // SAFETY: each thread accesses its element.
             unsafe { bench.add.launch(&stream, Grid::threads(N), (output, input, 1_u32)) }
                 .unwrap()
                 .wait()
@@ -166,7 +166,7 @@ fn work_in_place_is_not_done_again() {
         let stream = bench.stream(3);
         let mut data = bench.device.buffer_with_data(&[1_u32; N]).unwrap();
         #[allow(unsafe_code)] // a launch without checks
-        // SAFETY: the kernel accesses the element of its thread.
+        // SAFETY: each thread accesses its element.
         let failed = unsafe { bench.shift.launch(&stream, Grid::threads(N), (&mut data, 0_u32)) }.unwrap();
         assert!(matches!(failed.wait(), Err(Error::Fault(_))), "{:?}", failed.wait());
         assert_eq!(bench.actions(), [Action::GiveUp]);

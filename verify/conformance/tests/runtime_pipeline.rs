@@ -276,7 +276,7 @@ fn what_takes_too_long_is_stopped() {
     let endless = endless.labeled("first", 1);
     let mut command_buffer = bench.stream.command_buffer();
     command_buffer.deadline(Duration::from_millis(2)).unwrap();
-    // SAFETY: the kernel touches no memory.
+    // SAFETY: the kernel accesses no memory.
     #[allow(unsafe_code)]
     unsafe {
         command_buffer.launch(&endless, Grid::threads(1), ()).unwrap();
@@ -334,7 +334,7 @@ fn a_device_that_cannot_stop_what_runs_is_lost_and_keeps_the_memory() {
         (bench.device.buffer::<u32>(1000).unwrap(), bench.device.buffer_with_data(&[3_u32; 10]).unwrap());
     let mut command_buffer = bench.stream.command_buffer();
     command_buffer.deadline(Duration::from_millis(2)).unwrap();
-    // SAFETY: the simulated kernel reaches no memory.
+    // SAFETY: the simulated kernel accesses no memory.
     #[allow(unsafe_code)]
     unsafe { command_buffer.launch(&endless, Grid::threads(1), (&mut x,)) }.unwrap();
     command_buffer.signal(&event, 1);

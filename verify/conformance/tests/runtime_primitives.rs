@@ -40,7 +40,7 @@ fn devices() -> [Device; 3] {
 /// Makes the next `count` command buffers of the first device fail.
 #[allow(unsafe_code)] // the stand-in's C functions
 fn fail(count: u64) {
-    // SAFETY: it is a device, given back below.
+    // SAFETY: the address is that of a device, which is released below.
     unsafe {
         let first = MTLCreateSystemDefaultDevice();
         (1..=count).for_each(|nth| elinvar_apple_inject(first, EXECUTION, nth, INTERNAL, -1));

@@ -207,7 +207,7 @@ mod linux {
             k: u32,
         ) -> elinvar::Result<Completion> {
             let add = self.library.kernel("add")?;
-            // SAFETY: thread i reads and writes element i, and there are as many as threads.
+            // SAFETY: thread i reads and writes element i, and the number of elements is that of the threads.
             #[allow(unsafe_code)]
             unsafe {
                 add.launch(stream, Grid::threads(out.len()).group(64), (out, input, k))
@@ -242,7 +242,7 @@ mod linux {
             let mut z = self.device.buffer::<u32>(6400)?;
             let mut graph = Graph::new();
             let grid = || Grid::threads(6400).group(64);
-            // SAFETY: what is read was written in full before; the kernels keep within their arguments.
+            // SAFETY: everything that is read was written in full before; the kernels stay within their arguments.
             #[allow(unsafe_code)]
             let plan = unsafe {
                 let mut a: Buffer<u32> = graph.transient_uninit(&self.device, 6400)?;
@@ -297,14 +297,14 @@ mod linux {
             let ended = match round % 4 {
                 0 => {
                     let wild = self.library.kernel("wild")?;
-                    // SAFETY: the store ends the worker process and reaches no memory.
+                    // SAFETY: the store ends the worker process and does not change memory.
                     unsafe { wild.launch(&stream, Grid::threads(1), (&mut out, 64_u64)) }?.wait()
                 }
                 1 => {
                     let (forever, mut commands) = (self.library.kernel("forever")?, stream.command_buffer());
                     let mut flag = self.device.buffer::<u32>(1)?;
                     commands.deadline(Duration::from_millis(2))?;
-                    // SAFETY: it reads one element, and writes one that it has not come to.
+                    // SAFETY: the kernel reads one element, and is stopped before it writes the other.
                     unsafe { commands.launch(&forever, Grid::threads(1), (&mut flag, &mut out)) }?;
                     commands.submit()?.wait()
                 }

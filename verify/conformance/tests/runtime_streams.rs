@@ -84,7 +84,7 @@ fn a_batch_is_one_submission() {
     let mut command_buffer = bench.stream.command_buffer();
     command_buffer.fill(&mut a, 0x0201).unwrap();
     #[allow(unsafe_code)] // a launch
-    // SAFETY: the kernel only reads its value.
+    // SAFETY: the kernel only reads a value.
     unsafe {
         command_buffer.launch(&note, Grid::threads(4), (1u32,)).unwrap();
         // A refused launch leaves the command buffer unchanged.

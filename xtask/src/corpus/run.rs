@@ -57,7 +57,7 @@ impl Ready {
 
     fn launch(&self, stream: &Stream, grid: Grid, args: Vec<Arg>) -> elinvar::Result<Completion> {
         match self {
-            // SAFETY: a case's buffers are as large as the kernel's definition asks for with its arguments.
+            // SAFETY: the buffers of a case have the sizes that the kernel's definition requires for its arguments.
             #[allow(unsafe_code)]
             Self::Plain(kernel) => unsafe { kernel.launch(stream, grid, args) },
             Self::Checked(kernel) => kernel.launch(stream, grid, args),

@@ -110,7 +110,7 @@ fn against_plain(
         }
         Check::Deadline => time_launches(&stream, dispatches, |commands| {
             commands.deadline(DEADLINE)?;
-            // SAFETY: the kernel stays below the `n` that it is given with buffers of that size.
+            // SAFETY: the kernel stays below `n`, the size of the buffers.
             unsafe { commands.launch(&kernel, grid.clone(), &list) }
         })?,
     };

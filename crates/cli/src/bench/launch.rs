@@ -167,7 +167,7 @@ impl Addition {
         let (a, b, out) = (&self.host.0, &self.host.1, &mut self.host.2);
         match args {
             Some(args) => {
-                // SAFETY: each buffer has the `n` elements that the kernel is told of.
+                // SAFETY: each buffer has `n` elements, the size passed to the kernel.
                 unsafe { self.kernel.launch(&self.stream, self.grid.clone(), &args) }?.wait()?;
             }
             None if matches!(who, Who::Direct) => sum(black_box(a), black_box(b), black_box(out)),

@@ -53,7 +53,7 @@ fn allocation(mut allocate: impl FnMut() -> elinvar::Result<Buffer<u8>>) -> Resu
 #[allow(unsafe_code)] // uninitialized memory
 pub(super) fn alloc_pooled(context: &Context) -> Result<Measured> {
     let device = &context.device;
-    // SAFETY: nothing reads it but through `touch`, which writes first.
+    // SAFETY: the memory is only accessed by `touch`, which only writes.
     let uninit = || unsafe { device.buffer_uninit::<u8>(MIB, HostAccess::ReadWrite) };
     let zeroed = || device.buffer::<u8>(MIB);
     let touch = |buffer: elinvar::Result<Buffer<u8>>| {
@@ -84,7 +84,7 @@ pub(super) fn launch_record(context: &Context) -> Result<Measured> {
     let each = timed(BATCHES, || {
         let mut commands = stream.command_buffer();
         for _ in 0..BATCH {
-            // SAFETY: 64 threads write their elements of 64; besides, the command buffer is dropped.
+            // SAFETY: 64 threads write one of 64 elements each; moreover, the command buffer is dropped.
             unsafe { commands.launch(&kernel, Grid::threads(64).group(64), (&mut out, 1u32)) }?;
         }
         Ok(())
@@ -92,7 +92,7 @@ pub(super) fn launch_record(context: &Context) -> Result<Measured> {
     let trace = context.device.trace();
     trace.start(TIMES * 10);
     for _ in 0..TIMES {
-        // SAFETY: 64 threads write their elements of 64.
+        // SAFETY: 64 threads write one of 64 elements each.
         unsafe { kernel.launch(&stream, Grid::threads(64).group(64), (&mut out, 1u32)) }?.wait()?;
     }
     trace.stop();
@@ -113,7 +113,7 @@ pub(super) fn dispatch_roundtrip(context: &Context) -> Result<Measured> {
 
 #[allow(unsafe_code)] // launches
 fn launch(kernel: &Kernel, stream: &Stream) -> Result<()> {
-    // SAFETY: the kernel touches no memory.
+    // SAFETY: the kernel accesses no memory.
     unsafe { kernel.launch(stream, Grid::threads(1).group(1), ()) }?.wait()?;
     Ok(())
 }
@@ -125,7 +125,7 @@ pub(super) fn batch_1000(context: &Context) -> Result<Measured> {
     let together = timed(BATCHES, || {
         let mut commands = stream.command_buffer();
         for _ in 0..BATCH {
-            // SAFETY: the kernel touches no memory.
+            // SAFETY: the kernel accesses no memory.
             unsafe { commands.launch(&kernel, Grid::threads(1).group(1), ()) }?;
         }
         commands.submit()?.wait()?;
@@ -145,7 +145,7 @@ pub(super) fn graph_replay(context: &Context) -> Result<Measured> {
     let grid = || Grid::threads(64).group(64);
     let mut graph = Graph::new();
     for _ in 0..LAUNCHES {
-        // SAFETY: 64 threads write their elements of 64.
+        // SAFETY: 64 threads write one of 64 elements each.
         unsafe { graph.launch(&kernel, grid(), (&mut out, 1u32)) }?;
     }
     let mut plan = graph.plan()?;
@@ -192,7 +192,7 @@ pub(super) fn tracing_on(context: &Context) -> Result<Measured> {
     let mut out = context.device.buffer::<u32>(1)?;
     let mut run = || {
         for _ in 0..LAUNCHES {
-            // SAFETY: one thread writes the one element.
+            // SAFETY: one thread writes the only element.
             unsafe { kernel.launch(&stream, Grid::threads(1).group(1), (&mut out, STEPS)) }?.wait()?;
         }
         Ok(())
@@ -220,7 +220,7 @@ pub(super) fn streams_2(context: &Context) -> Result<Measured> {
         timed(TIMES / 20, || {
             let mut done = Vec::new();
             for (stream, out) in streams.into_iter().zip(&mut outs) {
-                // SAFETY: one thread writes the one element.
+                // SAFETY: one thread writes the only element.
                 done.push(unsafe { kernel.launch(stream, Grid::threads(1).group(1), (out, STEPS)) }?);
             }
             done.iter().try_for_each(|done| done.wait().map(drop))?;

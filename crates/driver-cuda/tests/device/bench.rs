@@ -115,7 +115,7 @@ pub fn number(value: u32) -> Binding {
 
 pub fn bytes(memory: &Arc<dyn Memory>) -> Vec<u8> {
     let mut bytes = vec![0xee; memory.len() as usize];
-    // SAFETY: in range, and the test has waited for what writes it.
+    // SAFETY: in range, and the test has waited for writes to it.
     unsafe { memory.read(0, &mut bytes) }.expect("read");
     bytes
 }

@@ -164,7 +164,7 @@ fn pages(bench: &Bench) {
     let first = NonNull::from(&mut own.0).cast::<u8>();
     let alive = Arc::new(());
     let block = |address, bytes| HostBlock { address, bytes, owner: Box::new(alive.clone()) };
-    // SAFETY: `own` outlives the memory, and is looked at through it only.
+    // SAFETY: `own` outlives the memory, and is only accessed through it.
     let memory = unsafe { bench.device.wrap(block(first, 65536)) }.unwrap();
     assert_eq!((memory.host_ptr(), memory.len()), (Some(first), 65536));
     let fill = Command::Fill { target: slice(&memory, 100, 50), pattern: vec![9] };

@@ -77,7 +77,7 @@ impl Bench {
     pub fn memory(&self, content: &[u32]) -> Arc<dyn Memory> {
         let bytes: Vec<u8> = content.iter().flat_map(|number| number.to_le_bytes()).collect();
         let memory = self.device.allocate(bytes.len() as u64, Storage::Shared, Init::Zeroed).unwrap();
-        // SAFETY: no other code knows this memory.
+        // SAFETY: no other code accesses this memory.
         unsafe { memory.write(0, &bytes) }.unwrap();
         memory
     }

@@ -37,7 +37,7 @@ struct Metered {
 struct Address(NonNull<u8>);
 
 #[allow(unsafe_code)] // a raw address is not sent by default
-// SAFETY: the address is of memory that may be used from any thread, and is taken off the list before that is freed.
+// SAFETY: the memory may be used from any thread, and its address is removed from the list before it is freed.
 unsafe impl Send for Address {}
 
 impl Meter {
@@ -63,7 +63,7 @@ impl Meter {
     #[allow(unsafe_code)] // stands in for the device
     pub(super) fn forget(&self) {
         for (address, len) in &self.state.lock().own {
-            // SAFETY: on the list are live allocations of that length, and the lock keeps them there.
+            // SAFETY: the list contains live allocations of that length, which the lock keeps alive.
             unsafe { address.0.write_bytes(JUNK, *len) };
         }
     }
@@ -98,7 +98,7 @@ impl Bytes {
         let layout = Layout::from_size_align(size, ALIGN).map_err(|_| none())?;
         // SAFETY: the layout's size is not zero.
         let base = NonNull::new(unsafe { alloc(layout) }).ok_or_else(none)?;
-        // SAFETY: `base` is the start of `size` bytes that nobody else knows of yet.
+        // SAFETY: `base` is the start of `size` bytes that no other code accesses yet.
         unsafe { base.write_bytes(content, size) };
         Ok(Self { base, layout })
     }
@@ -126,16 +126,16 @@ pub(super) struct SimMemory {
 }
 
 #[allow(unsafe_code)] // a raw address is not sent by default
-// SAFETY: the bytes belong to this value alone and may be freed from any thread.
+// SAFETY: this value owns the bytes, which may be freed from any thread.
 unsafe impl Send for Bytes {}
 #[allow(unsafe_code)] // a raw address is not shared by default
-// SAFETY: nothing is done with the bytes through a shared reference.
+// SAFETY: no method accesses the bytes through a shared reference.
 unsafe impl Sync for Bytes {}
 #[allow(unsafe_code)] // a raw address is not sent by default
-// SAFETY: the memory belongs to this value alone; who may touch it when is the contract of `Memory`.
+// SAFETY: this value owns the memory; the contract of `Memory` governs access to it.
 unsafe impl Send for SimMemory {}
 #[allow(unsafe_code)] // a raw address is not shared by default
-// SAFETY: the methods that touch the bytes are unsafe and exclude races by contract.
+// SAFETY: the methods that access the bytes are unsafe, and their contract excludes races.
 unsafe impl Sync for SimMemory {}
 
 impl SimMemory {
@@ -196,7 +196,7 @@ impl Drop for SimMemory {
 }
 
 #[allow(unsafe_code)] // implements unsafe methods
-// SAFETY: the address is of bytes that the value owns.
+// SAFETY: the address is that of bytes owned by the value.
 unsafe impl Memory for SimMemory {
     fn len(&self) -> u64 {
         self.len
@@ -221,7 +221,7 @@ unsafe impl Memory for SimMemory {
         self.expect_reachable()?;
         self.fate.as_ref().map_or(Ok(()), |fate| fate.injected(Op::Read))?;
         let source = self.address(offset, target.len() as u64);
-        // SAFETY: `source` has that many bytes, and the caller keeps writers away.
+        // SAFETY: `source` has that many bytes, and the caller prevents concurrent writes.
         unsafe { source.copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
         Ok(())
     }
@@ -229,8 +229,8 @@ unsafe impl Memory for SimMemory {
     unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
         self.expect_reachable()?;
         let target = self.address(offset, source.len() as u64);
-        // SAFETY: `target` has that many bytes, and the caller keeps everybody else away. The source may be a map
-        // of other memory, never of this.
+        // SAFETY: `target` has that many bytes, and the caller prevents concurrent accesses. The source may be a map of other memory, but
+        // not of this.
         unsafe { target.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
         Ok(())
     }
@@ -238,7 +238,7 @@ unsafe impl Memory for SimMemory {
     unsafe fn clear(&self, len: u64) -> Result<()> {
         self.expect_reachable()?;
         let target = self.address(0, len);
-        // SAFETY: `target` has that many bytes, and the caller keeps everybody else away.
+        // SAFETY: `target` has that many bytes, and the caller prevents concurrent accesses.
         unsafe { target.write_bytes(0, len as usize) };
         Ok(())
     }
@@ -246,7 +246,7 @@ unsafe impl Memory for SimMemory {
     unsafe fn pull(&self, offset: u64, len: u64) -> Result<()> {
         self.expect_reachable()?;
         if let Some((device, host)) = self.copies(offset, len) {
-            // SAFETY: two allocations of at least that many bytes, and the caller keeps everybody else away.
+            // SAFETY: two allocations of at least that many bytes, and the caller prevents concurrent accesses.
             unsafe { host.copy_from_nonoverlapping(device, len as usize) };
         }
         Ok(())

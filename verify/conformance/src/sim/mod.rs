@@ -285,7 +285,7 @@ impl Driver for Sim {
 }
 
 #[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: each allocation is of its own; the queue is the simulator's.
+// SAFETY: allocations are separate, and the queues are those of the simulator.
 unsafe impl Device for Sim {
     fn caps(&self) -> &Caps {
         &self.caps
@@ -322,7 +322,7 @@ unsafe impl Device for Sim {
                 "host memory of {bytes} bytes at {address:#x}, not by {granule}"
             )));
         }
-        // SAFETY: the caller promises what this asks for.
+        // SAFETY: guaranteed by the caller.
         Ok(Arc::new(unsafe { SimMemory::wrap(block) }))
     }
 
@@ -486,8 +486,8 @@ impl Launch<'_> {
         match self.dispatch.bindings.get(index) {
             Some(Binding::Memory(slice)) => {
                 let mut bytes = vec![0; slice.len as usize];
-                // SAFETY: the slice is within the memory; this thread is the device, and the runtime lets the
-                // host not write meanwhile. Tests give their kernels no racing streams.
+                // SAFETY: the slice is within the memory. This thread is the device, and the runtime prevents writes by the host meanwhile.
+                // Tests do not use streams that race.
                 unsafe { slice.memory.read(slice.offset, &mut bytes) }?;
                 Ok(bytes)
             }

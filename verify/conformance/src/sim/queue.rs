@@ -149,7 +149,7 @@ impl SimQueue {
 }
 
 #[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: as the handle.
+// SAFETY: as for the handle.
 unsafe impl Queue for SimQueue {
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
         self.shared().failure(Op::Submit)?;
@@ -228,8 +228,8 @@ fn read_counts(counts: &MemorySlice) -> Result<Dim3> {
 #[allow(unsafe_code)] // stands in for the device
 fn copy(source: &MemorySlice, target: &MemorySlice) -> Result<()> {
     let (from, to) = (address(source)?, address(target)?);
-    // SAFETY: both ranges are within live memory and of the same length; `copy` allows overlap. The runtime
-    // keeps the host away, and tests give their copies no racing streams.
+    // SAFETY: both ranges are within live memory and of the same length; `copy_to` allows overlap. The runtime prevents accesses by the
+    // host, and tests do not use streams that race.
     unsafe { from.copy_to(to, source.len.min(target.len) as usize) };
     Ok(())
 }

@@ -39,7 +39,7 @@ fn there_and_back(ours: &Device, theirs: &Device) -> CaseResult {
     let mut graph = Graph::new();
     let mut a: Buffer<u32> = graph.transient(ours, N)?;
     let mut b: Buffer<u32> = graph.transient(theirs, N)?;
-    // SAFETY: each thread has an element of both buffers.
+    // SAFETY: each thread has an element in both buffers.
     unsafe { graph.launch(&first, Grid::threads(N), (&input, &mut a, 7u32)) }?;
     graph.copy(&a, &mut b)?;
     // SAFETY: as above.

@@ -64,7 +64,7 @@ fn the_host_takes_part(device: &Device) -> CaseResult {
     for turn in 1..=10_u64 {
         let mut commands = stream.command_buffer();
         commands.wait_for(&to_device, turn);
-        // SAFETY: thread i changes element i, and there are N of both.
+        // SAFETY: thread i modifies element i, and there are N of each.
         #[allow(unsafe_code)]
         unsafe {
             commands.launch(&step, Grid::threads(N), (&mut x, turn as u32))?;
@@ -163,7 +163,7 @@ fn timestamps_within_a_batch(device: &Device) -> CaseResult {
     let mut commands = stream.command_buffer();
     let mut times = vec![commands.timestamp()?];
     for k in 0..5_u32 {
-        // SAFETY: thread i changes element i, and there are as many of both.
+        // SAFETY: thread i modifies element i, and the number of elements is that of the threads.
         #[allow(unsafe_code)]
         unsafe {
             commands.launch(&step, Grid::threads(N), (&mut x, k))?;
@@ -209,7 +209,7 @@ fn profiles(device: &Device) -> CaseResult {
     let stream = device.stream()?;
     let mut x = device.buffer::<u32>(N)?;
     let profile = stream.profile(50, |commands| {
-        // SAFETY: thread i changes element i, and there are N of both.
+        // SAFETY: thread i modifies element i, and there are N of each.
         #[allow(unsafe_code)]
         unsafe {
             commands.launch(&step, Grid::threads(N), (&mut x, 1_u32))

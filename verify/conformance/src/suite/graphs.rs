@@ -32,7 +32,7 @@ fn mix(a: u32, b: u32, c: u32) -> u32 {
 
 #[allow(unsafe_code)] // launches
 fn add(graph: &mut Graph, kernel: &Kernel, args: impl elinvar::Args, len: usize) -> elinvar::Result<Node> {
-    // SAFETY: thread i accesses element i of arguments that have `len` of them, or the address of the case's own.
+    // SAFETY: thread i accesses element i of arguments with `len` elements.
     unsafe { graph.launch(kernel, Grid::threads(len), args) }
 }
 
@@ -44,7 +44,7 @@ fn once(plan: &mut Plan, stream: &Stream) -> elinvar::Result<()> {
 
 #[allow(unsafe_code)] // transients that are written before they are read
 fn scratch(graph: &mut Graph, device: &Device) -> elinvar::Result<Buffer<u32>> {
-    // SAFETY: the first node that has it writes all of it.
+    // SAFETY: the first node that uses it writes the whole transient.
     unsafe { graph.transient_uninit(device, N) }
 }
 

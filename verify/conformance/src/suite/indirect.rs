@@ -158,13 +158,13 @@ fn behind_copy_fill_and_kernel(device: &Device) -> CaseResult {
             match k {
                 1 => commands.fill(&mut counts, 3)?,
                 2 => commands.copy(from.slice(0..3)?, &mut counts)?,
-                // SAFETY: the kernel writes three numbers.
+                // SAFETY: the kernel writes three elements.
                 #[allow(unsafe_code)]
                 3 | 5 => unsafe { commands.launch(&set, Grid::threads(1), (&mut counts, k)) }?,
                 4 => commands.copy(from.slice(1..4)?, &mut counts)?,
                 _ => {}
             }
-            // SAFETY: the kernel writes one number of six.
+            // SAFETY: the kernel writes one of six elements.
             #[allow(unsafe_code)]
             unsafe { commands.launch(&size, Grid::indirect(&counts).group(2), (&mut sizes, k)) }?;
         }
@@ -220,7 +220,7 @@ fn counts_by_other_streams(device: &Device) -> CaseResult {
             let mut out = device.buffer::<u32>(1)?;
             let mut commands = stream.command_buffer();
             commands.wait_for(&event, 2 * round - 1);
-            // SAFETY: the kernel writes one number.
+            // SAFETY: the kernel writes one element.
             #[allow(unsafe_code)]
             unsafe { commands.launch(&size, Grid::indirect(&counts).group(1), (&mut out, 0u32)) }?;
             ends.push(commands.submit()?);
@@ -245,7 +245,7 @@ fn run_again_with_other_counts(device: &Device) -> CaseResult {
         // Enough commands for a driver to combine them into one call.
         (0..20_u32).try_for_each(|k| {
             let grid = Grid::indirect(counts.slice(0..3)?).group((2, 1, 4));
-            // SAFETY: the kernel writes one number of twenty.
+            // SAFETY: the kernel writes one of twenty elements.
             unsafe { commands.launch(&size, grid, (&mut *sizes, k)) }
         })
     };
@@ -258,7 +258,7 @@ fn run_again_with_other_counts(device: &Device) -> CaseResult {
         counts.write(&[round, 2, 3])?;
         let expected = if round == 0 { 7 } else { 8 * round * 2 * 3 };
         sizes.fill(7)?;
-        // SAFETY: as when they were recorded.
+        // SAFETY: as for the recording.
         unsafe { stream.replay(&recording) }?.wait()?;
         expect_all(&sizes.to_vec()?, |_| expected);
         sizes.fill(7)?;

@@ -94,7 +94,7 @@ fn of_the_host(device: &Device) -> CaseResult {
     launch(&twice, &stream, Grid::threads(16384), (&mut wrapped,))?;
     drop(wrapped);
     stream.synchronize()?;
-    // SAFETY: a vector of three numbers is not a whole page; it is refused.
+    // SAFETY: a vector of three numbers is not a whole page, so the call is refused.
     let odd = unsafe { device.buffer_no_copy(vec![0_u32; 3]) };
     assert!(matches!(odd, Err(Error::InvalidArgument(_))), "{odd:?}");
     Ok(())

@@ -197,7 +197,7 @@ fn launch(
     grid: impl Into<Grid>,
     args: impl Args,
 ) -> elinvar::Result<Completion> {
-    // SAFETY: every kernel of this suite accesses only what its arguments hold; see its case.
+    // SAFETY: every kernel of this suite stays within its arguments; see its case.
     #[allow(unsafe_code)]
     unsafe {
         kernel.launch(stream, grid.into(), args)

@@ -93,8 +93,8 @@ fn a_deadline_stops_a_long_launch(device: &Device) -> CaseResult {
         return Err(Error::unsupported("this device cannot stop running work, and would be lost").into());
     }
     commands.deadline(Duration::from_millis(50))?;
-    // SAFETY: the kernel writes 64 elements, and there are as many. Threads race for them with plain stores of a word
-    // each, whose value is not looked at.
+    // SAFETY: the kernel writes 64 elements, which is the size of the buffer. Threads race with plain stores of words, whose values are not
+    // used.
     #[allow(unsafe_code)]
     unsafe {
         commands.launch(&slow, Grid::groups(GROUPS).group(1), (&mut out,))?;
@@ -173,7 +173,7 @@ fn a_deadline_stops_endless_loops(device: &Device) -> CaseResult {
         let mut flag = device.buffer::<u32>(3)?;
         let mut commands = stream.command_buffer();
         commands.deadline(Duration::from_millis(20))?;
-        // SAFETY: the kernels reach the first three words, and there are as many, by atomic operations.
+        // SAFETY: the kernels access three words with atomic operations, which is the size of the buffer.
         #[allow(unsafe_code)]
         unsafe {
             commands.launch(&endless, Grid::threads(256).group(64), (&mut flag,))?;

@@ -59,7 +59,7 @@ fn a_batch_is_one_submission(device: &Device) -> CaseResult {
     let mut data = device.buffer::<u32>(100)?;
     let mut commands = stream.command_buffer();
     for _ in 0..20 {
-        // SAFETY: thread i changes element i, and there are 100 of both.
+        // SAFETY: thread i modifies element i, and there are 100 of each.
         #[allow(unsafe_code)]
         unsafe {
             commands.launch(&kernel, Grid::threads(100), (&mut data,))?;

@@ -50,13 +50,13 @@ pub fn ramp() -> Vec<u32> {
 
 #[allow(unsafe_code)] // launches
 pub fn node(graph: &mut Graph, kernel: &Kernel, args: impl elinvar::Args) -> Node {
-    // SAFETY: the kernels of these tests keep within their arguments by construction.
+    // SAFETY: the kernels of these tests stay within their arguments by construction.
     unsafe { graph.launch(kernel, Grid::threads(N), args) }.unwrap()
 }
 
 #[allow(unsafe_code)] // a transient whose nodes write it before they read it
 pub fn scratch(graph: &mut Graph, bench: &Bench) -> Buffer<u32> {
-    // SAFETY: the nodes of these tests write all of it before they read it.
+    // SAFETY: the nodes of these tests write the whole transient before they read it.
     unsafe { graph.transient_uninit(&bench.device, N) }.unwrap()
 }
 

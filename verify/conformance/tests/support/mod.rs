@@ -128,7 +128,7 @@ pub fn fault() -> Error {
 
 #[allow(unsafe_code)] // launches
 pub fn launch(kernel: &Kernel, stream: &Stream, grid: Grid, args: impl Args) -> Result<Completion, Error> {
-    // SAFETY: the kernels of these tests keep within their arguments by construction.
+    // SAFETY: the kernels of these tests stay within their arguments by construction.
     unsafe { kernel.launch(stream, grid, args) }
 }
 

@@ -20,7 +20,7 @@ pub fn gemm(args: &mut [Argument], team: &Team) {
         threads => gemm::Parallelism::Rayon(threads),
     };
     let row = n as isize;
-    // SAFETY: each matrix has n rows of n elements, a row after the other; c is borrowed exclusively.
+    // SAFETY: each matrix has n contiguous rows of n elements; c is borrowed exclusively.
     unsafe {
         gemm::gemm(
             n,
@@ -103,7 +103,7 @@ pub fn sgemm(args: &mut [Argument], team: &Team) {
     let c = c.floats_mut();
     assert!(a.len() == n * n && b.len() == n * n && c.len() == n * n, "three matrices of n by n");
     let (threads, n) = (team.threads() as c_int, n as c_int);
-    // SAFETY: each matrix has n rows of n elements, a row after the other; c is borrowed exclusively.
+    // SAFETY: each matrix has n contiguous rows of n elements; c is borrowed exclusively.
     unsafe {
         (blas.set_threads)(threads);
         (blas.sgemm)(

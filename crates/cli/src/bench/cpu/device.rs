@@ -64,7 +64,7 @@ impl Contestant for OnDevice {
         let args: Vec<Arg> = self.args.iter_mut().map(Held::arg).collect();
         let mut commands = self.stream.command_buffer();
         for _ in 0..iterations {
-            // SAFETY: each problem's sizes are those that its kernel works on.
+            // SAFETY: the sizes of a problem are those of its kernel's arguments.
             unsafe { commands.launch(&self.kernel, self.grid.clone(), &args) }?;
         }
         let timing = commands.submit()?.wait()?;

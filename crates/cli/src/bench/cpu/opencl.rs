@@ -78,7 +78,7 @@ impl OpenCl {
         let Some(device) = device(threads)? else { return Ok(None) };
         let context =
             create_context(&[device], null(), None, null_mut()).map_err(failed("clCreateContext"))?;
-        // SAFETY: the context is of this device.
+        // SAFETY: the context belongs to this device.
         let queue = unsafe { create_command_queue(context, device, 0) };
         let program = create_program_with_source(context, &[problem.opencl])
             .map_err(failed("clCreateProgramWithSource"))?;
@@ -108,7 +108,7 @@ impl OpenCl {
         let scalar = matches!(argument, Argument::Float(_) | Argument::Word(_));
         let memory = (!scalar).then(|| {
             let flags = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
-            // SAFETY: the driver copies so many bytes from there during the call.
+            // SAFETY: the driver copies that many bytes from the slice during the call.
             unsafe { create_buffer(self.context, flags, bytes.len(), bytes.as_ptr() as *mut c_void) }
         });
         let memory = memory.transpose().map_err(failed("clCreateBuffer"))?;
@@ -129,12 +129,12 @@ impl Contestant for OpenCl {
         let start = Instant::now();
         for _ in 0..iterations {
             let (threads, group) = (self.threads.as_ptr(), self.group.as_ptr());
-            // SAFETY: three sizes each; the problem's sizes are those that its kernel works on.
+            // SAFETY: both arrays have three sizes; the problem's sizes are those of its kernel's arguments.
             let event = unsafe {
                 enqueue_nd_range_kernel(self.queue, self.kernel, 3, null(), threads, group, 0, null())
             };
             let event = event.map_err(failed("clEnqueueNDRangeKernel"))?;
-            // SAFETY: the event is ours and not used after this.
+            // SAFETY: this function owns the event, which is not used after this.
             unsafe { release_event(event) }.map_err(failed("clReleaseEvent"))?;
         }
         finish(self.queue).map_err(failed("clFinish"))?;
@@ -148,10 +148,10 @@ impl Contestant for OpenCl {
             if let Some(memory) = memory {
                 let bytes = argument.raw_mut();
                 let (size, to) = (bytes.len(), bytes.as_mut_ptr().cast());
-                // SAFETY: a blocking read of as many bytes as the buffer was made with.
+                // SAFETY: a blocking read of the size that the buffer was created with.
                 let event = unsafe { enqueue_read_buffer(self.queue, *memory, 1, 0, size, to, 0, null()) };
                 let event = event.map_err(failed("clEnqueueReadBuffer"))?;
-                // SAFETY: the event is ours and not used after this.
+                // SAFETY: this function owns the event, which is not used after this.
                 unsafe { release_event(event) }.map_err(failed("clReleaseEvent"))?;
             }
             Ok(argument)

@@ -45,7 +45,7 @@ fn library(device: &Device, file: &str) -> Result<Library> {
         let text = std::fs::read_to_string(&file).map_err(cannot)?;
         Source::named(file.display().to_string(), text).include_dir(&path)
     } else {
-        // SAFETY: whoever runs the benchmark has named the file as one to be run.
+        // SAFETY: the user of the benchmark has named the file to be run.
         unsafe { Bundle::open(&path) }?.source(file)?
     };
     Ok(device.compile(source)?)
@@ -249,7 +249,7 @@ fn measured_peak(device: &Device, kernel: &str) -> Result<Option<f64>> {
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         let mut params = [(&raw mut nowhere).cast(), (&raw mut steps).cast()];
-        // SAFETY: the kernel takes an address to which it writes nothing, and a number.
+        // SAFETY: the kernel takes an address, to which it does not write, and a number.
         times.push(module.timed(|| unsafe { module.launch([blocks, 1, 1], [THREADS, 1, 1], &mut params) })?);
     }
     Ok(Some(flops as f64 / median(times) as f64))

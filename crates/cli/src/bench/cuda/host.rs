@@ -39,7 +39,7 @@ fn bare() -> Result<Option<Launches>> {
         module.enter()?;
         let start = Instant::now();
         for _ in 0..LAUNCHES {
-            // SAFETY: the kernel takes nothing and does nothing.
+            // SAFETY: the kernel has no parameters and an empty body.
             unsafe { module.launch([1; 3], [32, 1, 1], &mut []) }.map_err(failed)?;
         }
         let handed = start.elapsed();
@@ -59,7 +59,7 @@ fn ours(context: &Context) -> Result<[Launches; 2]> {
         let start = Instant::now();
         let mut commands = stream.command_buffer();
         for _ in 0..LAUNCHES {
-            // SAFETY: the kernel takes nothing and does nothing.
+            // SAFETY: the kernel has no parameters and an empty body.
             unsafe { commands.launch(&kernel, grid.clone(), ()) }?;
         }
         let done = commands.submit()?;
@@ -134,7 +134,7 @@ pub(in super::super) fn copy(context: &Context) -> Result<Measured> {
     if let Some(module) = Module::new("empty", &[])? {
         module.enter()?;
         let allocate = || {
-            // SAFETY: freed below, when the copies have been waited for.
+            // SAFETY: freed below, after the copies have completed.
             unsafe { result::malloc_sync(COPY) }.map_err(failed)
         };
         let (from, to) = (allocate()?, allocate()?);
@@ -166,7 +166,7 @@ pub(in super::super) fn graph(context: &Context) -> Result<Measured> {
     let mut x = device.buffer::<u32>(1024)?;
     let mut graph = Graph::new();
     for k in 0..LAUNCHES {
-        // SAFETY: thread i changes element i, and there are 1024 of both.
+        // SAFETY: thread i modifies element i, and there are 1024 of each.
         unsafe { graph.launch(&kernel, grid.clone(), (&mut x, k as u32)) }?;
     }
     let mut plan = graph.plan()?;

@@ -19,7 +19,7 @@ const ARCHITECTURE: &str = "compute_80";
 
 /// Reason why this baseline is unavailable, if it is.
 pub(in super::super) fn absence() -> Option<String> {
-    // SAFETY: loading the library runs its initializers, which is what it is for.
+    // SAFETY: loading the library runs only its initializers.
     let is_there = unsafe { nvrtc::sys::is_culib_present() };
     (!is_there).then(|| "NVRTC is not installed: the library `libnvrtc` cannot be loaded".into())
 }
@@ -54,7 +54,7 @@ impl Module {
         let text =
             |text: &str| CString::new(text).map_err(|error| Error::Environment(format!("NVRTC: {error}")));
         let (image, name) = (text(&ptx)?, text(kernel)?);
-        // SAFETY: the context is current, made so by `new`; the image is a C string of PTX.
+        // SAFETY: `new` has made the context current; the image is a C string of PTX.
         let (module, function) = unsafe {
             let module = result::module::load_data(image.as_ptr().cast()).map_err(failed)?;
             (module, result::module::get_function(module, name).map_err(failed)?)
@@ -82,7 +82,7 @@ impl Module {
         let [x, y, z] = group;
         let (function, stream, params, none) =
             (self.function, self.stream, params.as_mut_ptr(), std::ptr::null_mut());
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { sys::cuLaunchKernel(function, gx, gy, gz, x, y, z, 0, stream, params, none) }.result()
     }
 
@@ -96,7 +96,7 @@ impl Module {
         let time = || {
             let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
             let (begin, end) = (event()?, event()?);
-            // SAFETY: events and stream are ours.
+            // SAFETY: the stream belongs to this value, and the events were created above.
             unsafe {
                 result::event::record(begin, self.stream)?;
                 work()?;
@@ -114,7 +114,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: both are ours, and their work has been waited for. What fails is left to the process's end.
+        // SAFETY: this value owns both, and their work has completed. After an error they are left until the process ends.
         let _left = unsafe { result::stream::destroy(self.stream).and(result::module::unload(self.module)) };
     }
 }
@@ -137,7 +137,7 @@ impl Native {
             let bytes = argument.raw();
             memory.push(match argument {
                 Argument::Float(_) | Argument::Word(_) => 0,
-                // SAFETY: the context is current; as many bytes are copied as there are.
+                // SAFETY: the context is current; the allocation has the size of the copied bytes.
                 _ => unsafe {
                     let place = result::malloc_sync(bytes.len()).map_err(failed)?;
                     result::memcpy_htod_sync(place, bytes).map_err(failed)?;
@@ -161,7 +161,7 @@ impl Contestant for Native {
         });
         let mut params: Vec<*mut c_void> = params.collect();
         module.timed(|| {
-            // SAFETY: the problem's arguments are the kernel's.
+            // SAFETY: the problem's arguments match the kernel's parameters.
             (0..iterations).try_for_each(|_| unsafe { module.launch(*groups, *group, &mut params) })
         })
     }
@@ -170,7 +170,7 @@ impl Contestant for Native {
         self.module.enter()?;
         let mut arguments = self.shapes.clone();
         for (argument, place) in arguments.iter_mut().zip(&self.memory).filter(|(_, place)| **place != 0) {
-            // SAFETY: as many bytes as were copied there.
+            // SAFETY: the allocation has that many bytes.
             unsafe { result::memcpy_dtoh_sync(argument.raw_mut(), *place) }.map_err(failed)?;
         }
         Ok(arguments)
@@ -180,7 +180,7 @@ impl Contestant for Native {
 impl Drop for Native {
     fn drop(&mut self) {
         for place in self.memory.iter().filter(|place| **place != 0) {
-            // SAFETY: allocated by `new`, and nothing uses it any more. What fails is left to the process's end.
+            // SAFETY: allocated by `new`, and not used any more. After an error it is left until the process ends.
             let _left = unsafe { result::free_sync(*place) };
         }
     }

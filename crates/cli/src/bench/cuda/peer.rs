@@ -75,7 +75,7 @@ fn staged() -> Result<u64> {
                 times.push((f64::from(result::event::elapsed(begin, end)?) * 1e6) as u64);
             }
         }
-        // SAFETY: allocated above, and their work has been waited for.
+        // SAFETY: allocated above, and their work has completed.
         unsafe { result::free_sync(from).and(result::free_sync(to)).and(result::stream::destroy(stream)) }?;
         Ok(median(times))
     };

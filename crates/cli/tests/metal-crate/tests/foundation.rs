@@ -29,7 +29,7 @@ struct Ivars {
 }
 
 define_class!(
-    // SAFETY: nothing is expected of it.
+    // SAFETY: `NSObject` has no requirements for subclasses.
     #[unsafe(super(NSObject))]
     #[ivars = Ivars]
     struct Scaler;

@@ -155,7 +155,7 @@ fn weights_of_the_same_stream(device: &Device) -> CaseResult {
     let mut commands = stream.command_buffer();
     for round in 0..6 {
         let mut result = device.buffer::<f32>(36)?;
-        // SAFETY: the kernel adds to as many elements as the grid has threads.
+        // SAFETY: the kernel modifies one element per thread of the grid.
         #[allow(unsafe_code)]
         unsafe { commands.launch(&add, Grid::threads(count), (&mut weights, 1.0f32)) }?;
         let recorded = commands.primitive(&primitive, (&source, &weights, &mut result));

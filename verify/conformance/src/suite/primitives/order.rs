@@ -49,7 +49,7 @@ impl Factors {
     fn record(&mut self, commands: &mut CommandBuffer, add: &Kernel) -> elinvar::Result<()> {
         let grid = || Grid::threads(COUNT);
         commands.fill(&mut self.a, 1.0)?;
-        // SAFETY: the kernel adds to as many elements as the grid has threads.
+        // SAFETY: the kernel modifies one element per thread of the grid.
         #[allow(unsafe_code)]
         unsafe { commands.launch(add, grid(), (&mut self.a, 2.0f32)) }?;
         commands.primitive(&product(), (&self.a, &self.b, &mut self.result))?;
@@ -93,7 +93,7 @@ fn recorded_once(device: &Device) -> CaseResult {
     let recording = commands.record()?;
     for _ in 0..3 {
         factors.result.fill(-1.0)?;
-        // SAFETY: nothing else uses what it uses; see `Factors::record` for its kernels.
+        // SAFETY: no other work uses its memory; for its kernels see `Factors::record`.
         #[allow(unsafe_code)]
         unsafe { stream.replay(&recording) }?;
         factors.expect(3.0, 5.0)?;
@@ -108,7 +108,7 @@ fn in_a_graph(device: &Device) -> CaseResult {
     let mut plan = taken(device, &product(), graph)?.plan()?;
     for _ in 0..3 {
         factors.result.fill(-1.0)?;
-        // SAFETY: as where it is recorded.
+        // SAFETY: as for the recording.
         #[allow(unsafe_code)]
         unsafe { plan.run(&stream) }?.wait()?;
         factors.expect(3.0, 5.0)?;

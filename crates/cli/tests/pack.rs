@@ -4,7 +4,7 @@ mod common;
 
 use common::{Ended, Folder, elinvar, elinvar_with, example};
 
-/// `run` of `vector_add` over 64 threads in threadgroups of 32, without a compiler.
+/// `run` of `vector_add` over 64 threads, without a compiler.
 fn run(bundle: &str, more: &[&str]) -> Ended {
     let words = [
         "run",

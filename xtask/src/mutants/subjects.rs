@@ -7,8 +7,8 @@ pub struct Subject {
     pub count: usize,
     /// Its own tests, as Cargo's options: run one after the other until a mutant is caught.
     pub own: &'static [&'static [&'static str]],
-    /// Tests of other packages by path prefix of the mutated file, run one after the other until a mutant is caught. The last prefix matches
-    /// all files.
+    /// Tests of other packages by path prefix of the mutated file, run one after the other until a mutant is caught. The last prefix
+    /// matches all files.
     pub others: &'static [(&'static [&'static str], Tests<'static>)],
 }
 

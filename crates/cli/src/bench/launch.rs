@@ -50,8 +50,8 @@ fn round_trips(context: &Context, groups: usize) -> Result<Measured> {
     Ok(measured(format!("{groups} x {GROUP} floats"), times))
 }
 
-/// Round trips to a worker process, compared with the same device in this process; `best` and `best_in_process` are the fastest rounds, for a
-/// machine with other load.
+/// Round trips to a worker process, compared with the same device in this process; `best` and `best_in_process` are the fastest rounds, for
+/// a machine with other load.
 pub(super) fn isolated(context: &Context) -> Result<Measured> {
     let (kind, threads) = (context.device.kind(), Some(context.threads));
     let options = IsolatedOptions { kind, threads, ..IsolatedOptions::default() };

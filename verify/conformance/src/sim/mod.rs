@@ -1,8 +1,8 @@
 //! A simulated driver: records commands, injects faults, and blocks on request.
 //!
 //! [`Sim`] implements the driver contract exactly, so that tests of the runtime reach every state of a real device without races:
-//! [`Sim::hold`] stops all queues before their next submission, [`Sim::fail_next`] makes one operation fail, [`Sim::lose`] all of them. Copies
-//! and fills are executed. Kernels are declared by the test, with a signature and optionally a closure. Sources are ignored.
+//! [`Sim::hold`] stops all queues before their next submission, [`Sim::fail_next`] makes one operation fail, [`Sim::lose`] all of them.
+//! Copies and fills are executed. Kernels are declared by the test, with a signature and optionally a closure. Sources are ignored.
 
 mod fate;
 mod memory;

@@ -189,7 +189,7 @@ fn many_in_one_submission(device: &Device) -> CaseResult {
     let mut sizes = device.buffer::<u32>(n as usize)?;
     let mut commands = device.stream()?.command_buffer();
     for k in 0..n {
-        // SAFETY: the kernels write one number of as many, and the first count.
+        // SAFETY: the kernels write one of `n` elements, and the first count.
         #[allow(unsafe_code)]
         unsafe {
             commands.launch(&size, Grid::indirect(&counts).group(3), (&mut sizes, k))?;

@@ -52,6 +52,7 @@ impl Target {
         let bits = match processor {
             Some("x86-64" | "x86-64-v2") => 128,
             Some("x86-64-v3") => 256,
+            Some("x86-64-v4") => 512,
             _ => processor::vector_bits().unwrap_or(128),
         };
         let lanes = lanes.unwrap_or((bits / LANE_BITS).clamp(1, 32));

@@ -4,6 +4,7 @@ pub mod bounds;
 pub(crate) mod fix_irreducible;
 pub(crate) mod hoist_invariant_loads;
 pub(crate) mod legalize_division;
+pub(crate) mod lower_bfloat;
 pub(crate) mod lower_f16_conversions;
 pub(crate) mod lower_intrinsics;
 pub(crate) mod scalarize;

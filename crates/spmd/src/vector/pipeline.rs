@@ -18,8 +18,8 @@ use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
 use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
-    fix_irreducible, hoist_invariant_loads, legalize_division, lower_f16_conversions, lower_intrinsics,
-    scalarize,
+    fix_irreducible, hoist_invariant_loads, legalize_division, lower_bfloat, lower_f16_conversions,
+    lower_intrinsics, scalarize,
 };
 use crate::{Error, Options, Target};
 
@@ -28,7 +28,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 17] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 18] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -99,6 +99,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             lower_f16_conversions,
             "lower-intrinsics",
             "half converts to integers through float",
+        ),
+        (
+            "lower-bfloat",
+            K,
+            K,
+            ControlFlow,
+            always,
+            lower_bfloat,
+            "lower-intrinsics",
+            "no bfloat arithmetic, comparisons or conversions but fpext",
         ),
         (
             "hoist-invariant-loads",
@@ -341,6 +351,11 @@ fn legalize_division(state: &mut State<'_>) -> Result<(), Error> {
 
 fn lower_f16_conversions(state: &mut State<'_>) -> Result<(), Error> {
     state.kernel()?.1.functions_mut().for_each(lower_f16_conversions::lower);
+    Ok(())
+}
+
+fn lower_bfloat(state: &mut State<'_>) -> Result<(), Error> {
+    state.kernel()?.1.functions_mut().for_each(lower_bfloat::lower);
     Ok(())
 }
 

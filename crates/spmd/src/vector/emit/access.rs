@@ -1,12 +1,12 @@
 //! Loads and stores: scalar, contiguous or strided, or gather and scatter.
 
-use elinvar_ir::{Const, Inst, Op, Operand, Type, Typed};
+use elinvar_ir::{CastOp, Const, Inst, Op, Operand, Type, Typed};
 
 use super::{Emit, Forms};
 use crate::analysis::vector_shape::{Offsets, Shape};
 use crate::support::builder::{call, i32_const};
 use crate::support::vector_intrinsics::mangled;
-use crate::vector::gather_scatter::{gather_name, scatter_name};
+use crate::vector::gather_scatter::memory_type;
 
 /// Addresses of a vector's lanes.
 enum Address {
@@ -43,7 +43,7 @@ impl Emit<'_, '_> {
         let lane = self.first_lane(part);
         match self.at_lane(&ptr.op, &ptr.ty, part, &lane) {
             Some(at) => {
-                let wide = self.b.cast(elinvar_ir::CastOp::ZExt, Type::I32, lane, Type::I64);
+                let wide = self.b.cast(CastOp::ZExt, Type::I32, lane, Type::I64);
                 let back = Const::int(64, -i128::from(step));
                 let back = self.b.binary(elinvar_ir::BinaryOp::Mul, "", &Type::I64, wide, back);
                 Address::Row(self.b.gep(Type::I8, at, back).into(), step)
@@ -103,14 +103,39 @@ impl Emit<'_, '_> {
             };
             return self.b.value(wide, None, op).into();
         };
-        let name = format!("llvm.masked.load.{}.p0", mangled(&access.ty, self.lanes()));
+        if !self.source.gathers.has_masked_rows(access.size) {
+            let addresses = self.row_addresses(access, at);
+            return self.gather(access, addresses, part);
+        }
+        let ty = memory_type(&access.ty);
+        let wide = self.wide(ty);
+        let name = format!("llvm.masked.load.{}.p0", mangled(ty, self.lanes()));
         let args = [
             (Type::PTR, at),
             (Type::I32, i32_const(access.align as u32).into()),
             (self.mask_type(), mask),
             (wide.clone(), Const::Zero.into()),
         ];
-        self.b.call(wide, &name, &args).into()
+        let loaded = self.b.call(wide, &name, &args).into();
+        self.of_memory(loaded, &access.ty)
+    }
+
+    /// A vector that was loaded as [`memory_type`], as its own type.
+    fn of_memory(&mut self, vector: Operand, ty: &Type) -> Operand {
+        self.reinterpreted(vector, memory_type(ty), ty)
+    }
+
+    /// A vector as its [`memory_type`].
+    fn for_memory(&mut self, vector: Operand, ty: &Type) -> Operand {
+        self.reinterpreted(vector, ty, memory_type(ty))
+    }
+
+    fn reinterpreted(&mut self, vector: Operand, from: &Type, to: &Type) -> Operand {
+        if from == to {
+            return vector;
+        }
+        let (from, to) = (self.wide(from), self.wide(to));
+        self.b.cast(CastOp::BitCast, from, vector, to).into()
     }
 
     /// A negative stride: lane 0 has the highest address.
@@ -130,20 +155,22 @@ impl Emit<'_, '_> {
     }
 
     pub(super) fn gather(&mut self, access: &Access, addresses: Operand, part: usize) -> Operand {
-        let wide = self.wide(&access.ty);
-        let lanes = self.lanes();
-        if self.source.loops_over_lanes {
+        let (ty, lanes, gathers) = (memory_type(&access.ty), self.lanes(), self.source.gathers);
+        let wide = self.wide(ty);
+        let loaded = if gathers.is_native(access.size) {
+            let name = format!("llvm.masked.gather.{}.v{lanes}p0", mangled(ty, lanes));
+            let args = [
+                (self.wide(&Type::PTR), addresses),
+                (Type::I32, i32_const(access.align as u32).into()),
+                (self.mask_type(), self.part_mask(part)),
+                (wide.clone(), Const::Zero.into()),
+            ];
+            self.b.call(wide, &name, &args)
+        } else {
             let args = [(self.wide(&Type::PTR), addresses), (Type::I32, self.mask_bits(part))];
-            return self.b.call(wide, &gather_name(&access.ty, lanes), &args).into();
-        }
-        let name = format!("llvm.masked.gather.{}.v{lanes}p0", mangled(&access.ty, lanes));
-        let args = [
-            (self.wide(&Type::PTR), addresses),
-            (Type::I32, i32_const(access.align as u32).into()),
-            (self.mask_type(), self.part_mask(part)),
-            (wide.clone(), Const::Zero.into()),
-        ];
-        self.b.call(wide, &name, &args).into()
+            self.b.call(wide, &gathers.gather_name(ty, access.size, access.align), &args)
+        };
+        self.of_memory(loaded.into(), &access.ty)
     }
 
     pub fn store_inst(&mut self, inst: &Inst) {
@@ -209,17 +236,22 @@ impl Emit<'_, '_> {
     }
 
     fn store_row(&mut self, access: &Access, vector: Operand, at: Operand, part: usize) {
-        let wide = self.wide(&access.ty);
         let Some(mask) = self.mask.as_ref().map(|m| m[part].clone()) else {
             return self.b.effect(Op::Store {
-                value: Typed::new(wide, vector),
+                value: Typed::new(self.wide(&access.ty), vector),
                 ptr: Typed::new(Type::PTR, at),
                 align: Some(access.align),
                 volatile: false,
                 atomic: None,
             });
         };
-        let name = format!("llvm.masked.store.{}.p0", mangled(&access.ty, self.lanes()));
+        if !self.source.gathers.has_masked_rows(access.size) {
+            let addresses = self.row_addresses(access, at);
+            return self.scatter_vector(access, vector, addresses, part);
+        }
+        let ty = memory_type(&access.ty);
+        let (wide, vector) = (self.wide(ty), self.for_memory(vector, &access.ty));
+        let name = format!("llvm.masked.store.{}.p0", mangled(ty, self.lanes()));
         let args = [
             (wide, vector),
             (Type::PTR, at),
@@ -229,18 +261,37 @@ impl Emit<'_, '_> {
         self.b.effect(call(Type::Void, &name, &args));
     }
 
+    /// Addresses of consecutive elements.
+    fn row_addresses(&mut self, access: &Access, at: Operand) -> Operand {
+        let offset = |lane| (Type::I64, Const::int(64, i128::from(access.size) * i128::from(lane)));
+        let offsets = Const::Vector((0..self.lanes()).map(offset).collect());
+        let op = Op::Gep {
+            flags: String::new(),
+            source: Type::I8,
+            base: Typed::new(Type::PTR, at),
+            indices: vec![Typed::new(self.wide(&Type::I64), offsets)],
+        };
+        let addresses = self.wide(&Type::PTR);
+        self.b.value(addresses, None, op).into()
+    }
+
     fn scatter(&mut self, access: &Access, value: &Typed, addresses: Operand, part: usize) {
         let vector = self.vector(&value.op, &value.ty, part);
-        let lanes = self.lanes();
-        if self.source.loops_over_lanes {
-            let addresses = (self.wide(&Type::PTR), addresses);
-            let args = [(self.wide(&access.ty), vector), addresses, (Type::I32, self.mask_bits(part))];
-            return self.b.effect(call(Type::Void, &scatter_name(&access.ty, lanes), &args));
+        self.scatter_vector(access, vector, addresses, part);
+    }
+
+    fn scatter_vector(&mut self, access: &Access, vector: Operand, addresses: Operand, part: usize) {
+        let (ty, lanes, gathers) = (memory_type(&access.ty), self.lanes(), self.source.gathers);
+        let value = (self.wide(ty), self.for_memory(vector, &access.ty));
+        let addresses = (self.wide(&Type::PTR), addresses);
+        if !gathers.is_native(access.size) {
+            let args = [value, addresses, (Type::I32, self.mask_bits(part))];
+            return self.b.effect(call(Type::Void, &gathers.scatter_name(ty), &args));
         }
-        let name = format!("llvm.masked.scatter.{}.v{lanes}p0", mangled(&access.ty, lanes));
+        let name = format!("llvm.masked.scatter.{}.v{lanes}p0", mangled(ty, lanes));
         let args = [
-            (self.wide(&access.ty), vector),
-            (self.wide(&Type::PTR), addresses),
+            value,
+            addresses,
             (Type::I32, i32_const(access.align as u32).into()),
             (self.mask_type(), self.part_mask(part)),
         ];

@@ -30,9 +30,7 @@ use crate::analysis::vector_shape::{Known, Shape};
 use crate::kernel::Kernel;
 use crate::support::builder::Builder;
 use crate::support::constants::Threadgroup;
-
-/// Maximum number of lanes for which gathers and scatters without an instruction are unrolled.
-const UNROLLED_ACCESSES: u32 = 8;
+use crate::vector::gather_scatter::Gathers;
 
 /// The available forms of a value.
 #[derive(Clone, Default)]
@@ -62,8 +60,8 @@ pub(crate) struct Source<'a> {
     pub layout: &'a Layout,
     /// Addresses of threadgroup variables; empty before the prologue is emitted.
     pub threadgroup: Threadgroup,
-    /// Whether gathers and scatters are loops over lanes.
-    pub loops_over_lanes: bool,
+    /// Instructions for gathers and scatters.
+    pub gathers: Gathers,
     /// Interleaved accesses.
     pub interleave_groups: InterleaveGroups,
     /// Values used outside their block.
@@ -131,7 +129,7 @@ impl<'a> Source<'a> {
             uniform,
             layout,
             threadgroup: Threadgroup::default(),
-            loops_over_lanes: !options.gathers && layout.lanes > UNROLLED_ACCESSES,
+            gathers: Gathers { has_instruction: options.gathers, lanes: layout.lanes },
             interleave_groups: InterleaveGroups::new(module, kernel, uniform, layout.lanes),
             crossing,
             leaving,

@@ -209,12 +209,12 @@ fn lanes_vote_where_they_part() {
         a:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nbr label %b
         b:\nret void";
     assert_eq!(votes(branch), 1);
-    // On the way round, and on the way out.
+    // On the branch of a latch.
     let looped = "br label %loop
         loop:\n%i = phi i32 [ 0, %0 ], [ %n, %loop ]\n%s = call i32 @__elinvar_simd_sum_u32(i32 %i)
         %n = add i32 %i, 1\n%m = icmp ult i32 %n, %t\nbr i1 %m, label %loop, label %end
         end:\nstore i32 %s, ptr %out, align 4\nret void";
-    assert_eq!(votes(looped), 2);
+    assert_eq!(votes(looped), 1);
     // On a value of another lane, by a number that is each lane's own.
     let given = "%own = trunc i32 %t to i16\n%g = call i32 @__elinvar_simd_shuffle_u32(i32 %v, i16 %own)
         %c = icmp eq i32 %g, 3\nbr i1 %c, label %a, label %b
@@ -228,6 +228,31 @@ fn lanes_vote_where_they_part() {
         x:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nbr label %y
         y:\nret void";
     assert_eq!(votes(chosen), 1);
+}
+
+/// Lanes that remain in a loop may wait at its barrier for those that have returned, which therefore must not wait for them.
+#[test]
+fn lanes_that_return_from_a_loop_do_not_vote_on_its_next_iteration() {
+    let start = "br label %loop
+        loop:\n%i = phi i32 [ 0, %0 ], [ %n, %next ]FIRST\n%c = icmp eq i32 %t, %i\nbr i1 %c, label %leave, label %stay
+        leave:\nstore i32 %i, ptr %out, align 4\nret void
+        stay:\ncall void @__elinvar_threadgroup_barrier(i32 2)\n%s = call i32 @__elinvar_simd_sum_u32(i32 %i)
+        %n = add i32 %i, 1\n";
+    let one_latch = format!(
+        "{}%m = icmp ult i32 %n, %v\nbr i1 %m, label %next, label %end\nnext:\nbr label %loop\nend:\nret void",
+        start.replace("FIRST", "")
+    );
+    // The ballots on the branches in `loop` and `stay`.
+    assert_eq!(votes(&one_latch), 2);
+    let two_latches = format!(
+        "{}%m = icmp ult i32 %s, %t\nbr i1 %m, label %next, label %other\nnext:\nbr label %loop
+        other:\nbr label %loop",
+        start.replace("FIRST", ", [ %n, %other ]")
+    );
+    // The ballot on the branch in `loop`, and yes on both back edges.
+    assert_eq!(votes(&two_latches), 3);
+    let text = ir(&kernel(&format!("{SUM}\n{two_latches}")), &[POINTER; 2]);
+    assert!(!text.contains(", i1 false)"), "{text}");
 }
 
 #[test]

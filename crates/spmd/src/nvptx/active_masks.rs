@@ -6,20 +6,26 @@
 //! - If every lane that reached a dominating block reaches this one, within the same iteration, the mask is that block's.
 //! - After a branch it is the ballot of the preceding lanes on the branch's condition.
 //! - Otherwise, at joins that not all lanes reach, all lanes of the immediate dominator vote: with yes on the edges into the
-//!   block, with no on the edges that bypass it. The lanes of a loop's next iteration are determined in the same way.
+//!   block, with no on the edges that bypass it.
+//! - The lanes of a loop's next iteration are those of its latch that take the back edge. The lanes of a loop with several latches
+//!   vote on the back edges and on the exits.
+//!
+//! A vote at the end of an iteration must not wait for lanes that have left the loop and returned from the kernel: those that remain
+//! may wait for each other at a barrier before that vote. So lanes do not vote on the way to a return without group operations.
 //!
 //! Blocks are in an order that all edges except back edges follow; a vote is due on an edge that passes its position in that
 //! order. Every lane therefore casts the votes that it shares with others in the same order, and each vote waits for the lanes of
 //! its mask that have not exited (PTX ISA, "vote.sync": from sm_70 on they need not be at one instruction). Uniform branches
 //! ([`divergence`](crate::analysis::divergence)) need no votes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use elinvar_ir::{BinaryOp, BlockId, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type, ValueId};
 
 use crate::analysis::cfg::Cfg;
 use crate::analysis::divergence::DivergenceAnalysis;
 use crate::support::builder::{Builder, call, i32_const};
+use crate::support::ir::callee_name;
 
 const VOTE: &str = "llvm.nvvm.vote.ballot.sync";
 
@@ -60,6 +66,16 @@ impl<'f> ActiveMasks<'f> {
     pub fn of(&mut self, block: BlockId) -> Operand {
         if let Some(mask) = self.known.get(&block) {
             return mask.clone();
+        }
+        if let Some(l) = self.cfg.loop_of(block) {
+            // The mask of a header needs those of blocks of its loop.
+            let header = self.cfg.loops[l].header;
+            if header != block {
+                self.of(header);
+            }
+            if let Some(mask) = self.known.get(&block) {
+                return mask.clone();
+            }
         }
         let header = self.cfg.header_of(block);
         let parted = header.filter(|l| self.parts_lanes(*l));
@@ -133,14 +149,10 @@ impl<'f> ActiveMasks<'f> {
         let entered = self.entered(header);
         let mask = self.function.new_value(Type::I32, None);
         self.known.insert(header, mask.into());
-        let place = self.end_of(l);
-        let edges: Vec<(BlockId, BlockId)> = self
-            .edges()
-            .filter(|(from, to)| self.cfg.contains(l, *from) && (*to == header || !self.cfg.contains(l, *to)))
-            .collect();
-        for (from, to) in edges {
-            self.add((from, to), place, mask.into(), to == header);
-        }
+        let next: Vec<(BlockId, Operand)> = match self.cfg.loops[l].latches[..] {
+            [latch] if self.cfg.loop_of(latch) == Some(l) => vec![(latch, self.behind_branch(latch, header))],
+            _ => self.vote_at_end(header, l, &mask.into()),
+        };
         let entries = self.cfg.entries(header).map(|from| (from, entered.clone()));
         let mut incoming: Vec<(BlockId, Operand)> = entries.collect();
         // A header whose entry mask is voted has a value for each edge.
@@ -149,10 +161,41 @@ impl<'f> ActiveMasks<'f> {
         {
             incoming = by_edge;
         }
-        let latches = self.cfg.loops[l].latches.clone();
-        incoming.extend(latches.into_iter().map(|from| (from, self.result((from, header), place))));
+        incoming.extend(next);
         self.joins.insert(header, (mask, incoming));
         mask.into()
+    }
+
+    /// Adds a vote of the lanes of an iteration on whether they begin the next one. Returns the results by latch.
+    fn vote_at_end(&mut self, header: BlockId, l: usize, mask: &Operand) -> Vec<(BlockId, Operand)> {
+        let place = self.end_of(l);
+        let leaves = |to: BlockId| !self.cfg.contains(l, to) && !self.returns(to);
+        let votes =
+            |(from, to): &(BlockId, BlockId)| self.cfg.contains(l, *from) && (*to == header || leaves(*to));
+        let edges: Vec<(BlockId, BlockId)> = self.edges().filter(votes).collect();
+        for (from, to) in edges {
+            self.add((from, to), place, mask.clone(), to == header);
+        }
+        let latches = self.cfg.loops[l].latches.iter();
+        latches.map(|from| (*from, self.result((*from, header), place))).collect()
+    }
+
+    /// Whether all paths from a block end in a return without a group operation or another loop.
+    fn returns(&self, block: BlockId) -> bool {
+        let is_plain = |inst: &Inst| match &inst.op {
+            Op::Call(call) => callee_name(call)
+                .is_some_and(|name| name.starts_with("llvm.") && !name.starts_with("llvm.nvvm.")),
+            _ => true,
+        };
+        let (mut seen, mut todo) = (HashSet::from([block]), vec![block]);
+        while let Some(at) = todo.pop() {
+            if self.cfg.loop_of(at).is_some() || !self.function.block(at).insts.iter().all(is_plain) {
+                return false;
+            }
+            let successors = &self.cfg.successors[at.0 as usize];
+            todo.extend(successors.iter().copied().filter(|to| seen.insert(*to)));
+        }
+        true
     }
 
     /// The mask of an edge.

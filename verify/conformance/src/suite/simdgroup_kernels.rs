@@ -7,7 +7,7 @@ use super::{CaseResult, expect_all, kernel, run};
 
 cases!("simdgroup_kernels": places, two_levels, transposed_by_simdgroup, loop_while_any, compaction, after_a_loop,
     in_a_function, scan_of_a_row,
-    in_step);
+    in_step, returns_in_a_loop);
 
 /// Simdgroup attributes agree with simdgroup functions: a thread's lane, and the threads that take part in its sum.
 fn places(device: &Device) -> CaseResult {
@@ -309,5 +309,42 @@ fn in_step(device: &Device) -> CaseResult {
         };
         (0..ROUNDS).map(round).sum()
     });
+    Ok(())
+}
+
+/// Threads return in different iterations of a loop; those that remain pass its barriers, read what the others have stored, and count
+/// themselves with a simdgroup function.
+fn returns_in_a_loop(device: &Device) -> CaseResult {
+    const ROUNDS: usize = 3;
+    let kernel = kernel(
+        device,
+        "returns",
+        "kernel void returns(device uint* out, constant uint& rounds, uint i [[thread_position_in_grid]],
+                uint local [[thread_position_in_threadgroup]]) {
+            threadgroup uint stored[64];
+            uint value = i;
+            for (uint round = 0; round < rounds; ++round) {
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                if (local % 4u == round) { stored[local] = value + 1000u * round; out[i] = value; return; }
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                value += stored[local / 4u * 4u + round] + simd_sum(1u);
+            }
+            out[i] = value;
+        }",
+    )?;
+    for threads in [64usize, 128, 100, 36, 4] {
+        let mut out = device.buffer::<u32>(threads)?;
+        run(device, &kernel, Grid::threads(threads).group(64), (&mut out, ROUNDS as u32))?;
+        let mut values: Vec<usize> = (0..threads).collect();
+        for round in 0..ROUNDS {
+            let before = values.clone();
+            for thread in (0..threads).filter(|thread| thread % 4 > round) {
+                let simdgroup = (thread / 32 * 32..threads).take(32);
+                let remaining = simdgroup.filter(|other| other % 4 > round).count();
+                values[thread] += before[thread / 4 * 4 + round] + 1000 * round + remaining;
+            }
+        }
+        expect_all(&out.to_vec()?, |thread| values[thread] as u32);
+    }
     Ok(())
 }

@@ -105,7 +105,7 @@ impl Lowering<'_> {
             Op::FNeg { a, .. } => {
                 let bits = self.bits(&a);
                 let negated = self.integer(BinaryOp::Xor, 16, bits, SIGN);
-                self.from_bits(negated, result);
+                self.define_from_bits(negated, result);
             }
             Op::FCmp { pred, a, b, .. } => {
                 let (ty, [a, b]) = (self.wide(), [a, b].map(|operand| self.extend(&operand)));
@@ -135,7 +135,7 @@ impl Lowering<'_> {
             ("fabs", [value]) => {
                 let bits = self.bits(value);
                 let magnitude = self.integer(BinaryOp::And, 16, bits, !SIGN);
-                self.from_bits(magnitude, result);
+                self.define_from_bits(magnitude, result);
             }
             ("copysign", [value, sign]) => {
                 let bits = [value, sign].map(|operand| self.bits(operand));
@@ -143,7 +143,7 @@ impl Lowering<'_> {
                 let magnitude = self.integer(BinaryOp::And, 16, magnitude, !SIGN);
                 let sign = self.integer(BinaryOp::And, 16, sign, SIGN);
                 let either = self.binary(BinaryOp::Or, 16, magnitude, sign);
-                self.from_bits(either, result);
+                self.define_from_bits(either, result);
             }
             // As LLVM, which fuses only types with an FMA instruction.
             ("fmuladd", [a, b, c]) => {
@@ -192,7 +192,7 @@ impl Lowering<'_> {
         };
         let selected = self.value(self.int(32), op);
         let narrow = self.cast(CastOp::Trunc, Typed::new(self.int(32), selected), self.int(16));
-        self.from_bits(narrow, result);
+        self.define_from_bits(narrow, result);
     }
 
     fn rounded(&mut self, value: Operand) -> Operand {
@@ -209,7 +209,7 @@ impl Lowering<'_> {
         self.cast(CastOp::BitCast, Typed::new(self.of(Type::BFloat), value.clone()), self.int(16))
     }
 
-    fn from_bits(&mut self, bits: Operand, result: ValueId) {
+    fn define_from_bits(&mut self, bits: Operand, result: ValueId) {
         let (from, to) = (Typed::new(self.int(16), bits), self.of(Type::BFloat));
         self.define(result, Op::Cast { op: CastOp::BitCast, flags: String::new(), from, to });
     }

@@ -92,16 +92,21 @@ fn start() {
     });
 }
 
-/// Releases resources that have been idle for too long at `now`.
+/// Sweeps all devices.
 fn sweep(now: Instant) {
     let devices: Vec<Arc<Inner>> = KNOWN.get().lock().iter().filter_map(Weak::upgrade).collect();
-    for device in devices {
-        device.pool.sweep(now, device.pool.limits().idle_time);
+    devices.iter().for_each(|device| device.sweep(now));
+}
+
+impl Inner {
+    /// Releases resources that have been idle for too long at `now`.
+    fn sweep(&self, now: Instant) {
+        self.pool.sweep(now, self.pool.limits().idle_time);
         if let Some(then) = now.checked_sub(IDLE) {
-            device.events.drop_idle_since(then);
-            device.timestamps.drop_idle_since(then);
-            device.command_lists.drop_idle_since(then);
-            let groups = device.groups.lock().clone();
+            self.events.drop_idle_since(then);
+            self.timestamps.drop_idle_since(then);
+            self.command_lists.drop_idle_since(then);
+            let groups = self.groups.lock().clone();
             groups.iter().for_each(|members| Members::drop_idle_since(members, then));
         }
     }
@@ -120,9 +125,9 @@ mod tests {
         let device = Device::new(device);
         drop(device.buffer::<u32>(1000).unwrap());
         let idle = || device.pool().stats().idle_blocks;
-        sweep(Instant::now());
+        device.inner.sweep(Instant::now());
         assert_eq!(idle(), 1);
-        sweep(Instant::now() + Duration::from_secs(61));
+        device.inner.sweep(Instant::now() + Duration::from_secs(61));
         assert_eq!(idle(), 0);
     }
 
@@ -136,9 +141,9 @@ mod tests {
         waits.wait_for(&event, 1).unwrap();
         group.next().unwrap().synchronize().unwrap();
         drop(unused);
-        sweep(Instant::now());
+        device.inner.sweep(Instant::now());
         assert_eq!((group.open(), device.event_stats().idle), (2, 1));
-        sweep(Instant::now() + Duration::from_secs(61));
+        device.inner.sweep(Instant::now() + Duration::from_secs(61));
         assert_eq!((group.open(), device.event_stats().idle), (1, 0), "one has work");
         event.signal(1);
         waits.synchronize().unwrap();

@@ -10,8 +10,8 @@
 //! - The lanes of a loop's next iteration are those of its latch that take the back edge. The lanes of a loop with several latches
 //!   vote on the back edges and on the exits.
 //!
-//! A vote at the end of an iteration must not wait for lanes that have left the loop and returned from the kernel: those that remain
-//! may wait for each other at a barrier before that vote. So lanes do not vote on the way to a return without group operations.
+//! Lanes do not vote on the way to a return without group operations. Those that remain may wait for them at a barrier before the
+//! vote, and a vote does not wait for lanes that have exited.
 //!
 //! Blocks are in an order that all edges except back edges follow; a vote is due on an edge that passes its position in that
 //! order. Every lane therefore casts the votes that it shares with others in the same order, and each vote waits for the lanes of
@@ -244,7 +244,9 @@ impl<'f> ActiveMasks<'f> {
                     false => end >= at,
                 }
         };
-        let edges: Vec<(BlockId, BlockId)> = self.edges().filter(passes).collect();
+        let edges =
+            self.edges().filter(|(from, to)| passes(&(*from, *to)) && (*to == block || !self.returns(*to)));
+        let edges: Vec<(BlockId, BlockId)> = edges.collect();
         for (from, to) in edges {
             self.add((from, to), self.place(block), mask.clone(), to == block);
         }

@@ -18,7 +18,7 @@
 //! its mask that have not exited (PTX ISA, "vote.sync": from sm_70 on they need not be at one instruction). Uniform branches
 //! ([`divergence`](crate::analysis::divergence)) need no votes.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use elinvar_ir::{BinaryOp, BlockId, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type, ValueId};
 
@@ -44,6 +44,8 @@ pub(super) struct ActiveMasks<'f> {
     function: &'f mut Function,
     cfg: Cfg,
     divergence: DivergenceAnalysis,
+    /// By block: whether all paths from it end in a return without a group operation or a loop.
+    returns: Vec<bool>,
     known: HashMap<BlockId, Operand>,
     /// Votes by edge, in order.
     votes: BTreeMap<(BlockId, BlockId), BTreeMap<Place, Vote>>,
@@ -57,9 +59,10 @@ impl<'f> ActiveMasks<'f> {
     /// `first` is the block in which all lanes of `mask` begin.
     pub fn new(function: &'f mut Function, cfg: Cfg, first: BlockId, mask: Operand) -> Self {
         let divergence = DivergenceAnalysis::new(function, &cfg);
+        let returns = returns(function, &cfg);
         let known = HashMap::from([(first, mask)]);
         let (votes, branches, joins) = Default::default();
-        Self { function, cfg, divergence, known, votes, branches, joins }
+        Self { function, cfg, divergence, returns, known, votes, branches, joins }
     }
 
     /// The mask of a block.
@@ -169,7 +172,7 @@ impl<'f> ActiveMasks<'f> {
     /// Adds a vote of the lanes of an iteration on whether they begin the next one. Returns the results by latch.
     fn vote_at_end(&mut self, header: BlockId, l: usize, mask: &Operand) -> Vec<(BlockId, Operand)> {
         let place = self.end_of(l);
-        let leaves = |to: BlockId| !self.cfg.contains(l, to) && !self.returns(to);
+        let leaves = |to: BlockId| !self.cfg.contains(l, to) && !self.returns[to.0 as usize];
         let votes =
             |(from, to): &(BlockId, BlockId)| self.cfg.contains(l, *from) && (*to == header || leaves(*to));
         let edges: Vec<(BlockId, BlockId)> = self.edges().filter(votes).collect();
@@ -178,24 +181,6 @@ impl<'f> ActiveMasks<'f> {
         }
         let latches = self.cfg.loops[l].latches.iter();
         latches.map(|from| (*from, self.result((*from, header), place))).collect()
-    }
-
-    /// Whether all paths from a block end in a return without a group operation or another loop.
-    fn returns(&self, block: BlockId) -> bool {
-        let is_plain = |inst: &Inst| match &inst.op {
-            Op::Call(call) => callee_name(call)
-                .is_some_and(|name| name.starts_with("llvm.") && !name.starts_with("llvm.nvvm.")),
-            _ => true,
-        };
-        let (mut seen, mut todo) = (HashSet::from([block]), vec![block]);
-        while let Some(at) = todo.pop() {
-            if self.cfg.loop_of(at).is_some() || !self.function.block(at).insts.iter().all(is_plain) {
-                return false;
-            }
-            let successors = &self.cfg.successors[at.0 as usize];
-            todo.extend(successors.iter().copied().filter(|to| seen.insert(*to)));
-        }
-        true
     }
 
     /// The mask of an edge.
@@ -244,8 +229,9 @@ impl<'f> ActiveMasks<'f> {
                     false => end >= at,
                 }
         };
-        let edges =
-            self.edges().filter(|(from, to)| passes(&(*from, *to)) && (*to == block || !self.returns(*to)));
+        let edges = self
+            .edges()
+            .filter(|(from, to)| passes(&(*from, *to)) && (*to == block || !self.returns[to.0 as usize]));
         let edges: Vec<(BlockId, BlockId)> = edges.collect();
         for (from, to) in edges {
             self.add((from, to), self.place(block), mask.clone(), to == block);
@@ -292,6 +278,23 @@ impl<'f> ActiveMasks<'f> {
             }
         }
     }
+}
+
+/// By block: whether all paths from it end in a return without a group operation or a loop.
+fn returns(function: &Function, cfg: &Cfg) -> Vec<bool> {
+    let is_plain = |inst: &Inst| match &inst.op {
+        Op::Call(call) => {
+            callee_name(call).is_some_and(|name| name.starts_with("llvm.") && !name.starts_with("llvm.nvvm."))
+        }
+        _ => true,
+    };
+    let mut returns = vec![false; function.blocks.len()];
+    // Outside of loops, successors are behind a block in the order.
+    for block in cfg.order.iter().rev().filter(|block| cfg.loop_of(**block).is_none()) {
+        returns[block.0 as usize] = function.block(*block).insts.iter().all(is_plain)
+            && cfg.successors[block.0 as usize].iter().all(|to| returns[to.0 as usize]);
+    }
+    returns
 }
 
 /// Adds a vote of the lanes of `mask`, at the end of a block, on whether its branch goes to `to`.

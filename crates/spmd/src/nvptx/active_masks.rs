@@ -172,9 +172,9 @@ impl<'f> ActiveMasks<'f> {
     /// Adds a vote of the lanes of an iteration on whether they begin the next one. Returns the results by latch.
     fn vote_at_end(&mut self, header: BlockId, l: usize, mask: &Operand) -> Vec<(BlockId, Operand)> {
         let place = self.end_of(l);
-        let leaves = |to: BlockId| !self.cfg.contains(l, to) && !self.returns[to.0 as usize];
-        let votes =
-            |(from, to): &(BlockId, BlockId)| self.cfg.contains(l, *from) && (*to == header || leaves(*to));
+        let votes = |(from, to): &(BlockId, BlockId)| {
+            self.cfg.contains(l, *from) && (*to == header || !self.cfg.contains(l, *to))
+        };
         let edges: Vec<(BlockId, BlockId)> = self.edges().filter(votes).collect();
         for (from, to) in edges {
             self.add((from, to), place, mask.clone(), to == header);
@@ -229,16 +229,17 @@ impl<'f> ActiveMasks<'f> {
                     false => end >= at,
                 }
         };
-        let edges = self
-            .edges()
-            .filter(|(from, to)| passes(&(*from, *to)) && (*to == block || !self.returns[to.0 as usize]));
-        let edges: Vec<(BlockId, BlockId)> = edges.collect();
+        let edges: Vec<(BlockId, BlockId)> = self.edges().filter(passes).collect();
         for (from, to) in edges {
             self.add((from, to), self.place(block), mask.clone(), to == block);
         }
     }
 
+    /// Adds a vote on an edge; none with no on the way to a return.
     fn add(&mut self, edge: (BlockId, BlockId), place: Place, mask: Operand, yes: bool) {
+        if !yes && self.returns[edge.1.0 as usize] {
+            return;
+        }
         let result = self.function.new_value(Type::I32, None);
         self.votes.entry(edge).or_default().insert(place, Vote { mask, yes, result });
     }

@@ -49,7 +49,8 @@ impl Gathers {
     }
 }
 
-/// The type as which elements are accessed: integers for floating-point types of 16 bits, for which LLVM has no vector accesses.
+/// The type as which elements are accessed: an integer for `half` and `bfloat`, whose masked accesses LLVM expands unless the processor
+/// has arithmetic of the type.
 pub(crate) fn memory_type(element: &Type) -> &Type {
     match element {
         Type::Half | Type::BFloat => &Type::I16,

@@ -104,7 +104,7 @@ impl Emit<'_, '_> {
             return self.b.value(wide, None, op).into();
         };
         if !self.source.gathers.has_masked_rows(access.size) {
-            let addresses = self.row_addresses(access, at);
+            let addresses = self.spread_pointer(at, &Offsets::Linear(access.size));
             return self.gather(access, addresses, part);
         }
         let ty = memory_type(&access.ty);
@@ -246,7 +246,7 @@ impl Emit<'_, '_> {
             });
         };
         if !self.source.gathers.has_masked_rows(access.size) {
-            let addresses = self.row_addresses(access, at);
+            let addresses = self.spread_pointer(at, &Offsets::Linear(access.size));
             return self.scatter_vector(access, vector, addresses, part);
         }
         let ty = memory_type(&access.ty);
@@ -259,20 +259,6 @@ impl Emit<'_, '_> {
             (self.mask_type(), mask),
         ];
         self.b.effect(call(Type::Void, &name, &args));
-    }
-
-    /// Addresses of consecutive elements.
-    fn row_addresses(&mut self, access: &Access, at: Operand) -> Operand {
-        let offset = |lane| (Type::I64, Const::int(64, i128::from(access.size) * i128::from(lane)));
-        let offsets = Const::Vector((0..self.lanes()).map(offset).collect());
-        let op = Op::Gep {
-            flags: String::new(),
-            source: Type::I8,
-            base: Typed::new(Type::PTR, at),
-            indices: vec![Typed::new(self.wide(&Type::I64), offsets)],
-        };
-        let addresses = self.wide(&Type::PTR);
-        self.b.value(addresses, None, op).into()
     }
 
     fn scatter(&mut self, access: &Access, value: &Typed, addresses: Operand, part: usize) {

@@ -51,19 +51,24 @@ impl Emit<'_, '_> {
             return self.splat(scalar, ty);
         }
         if ty.is_ptr() {
-            let offsets = self.offsets(&pattern.offsets, 64);
-            let op = Op::Gep {
-                flags: String::new(),
-                source: Type::I8,
-                base: Typed::new(Type::PTR, scalar),
-                indices: vec![Typed::new(self.wide(&Type::I64), offsets)],
-            };
-            return self.b.value(self.wide(ty), None, op).into();
+            return self.spread_pointer(scalar, &pattern.offsets);
         }
         let offsets = self.offsets(&pattern.offsets, width(ty));
         let splat = self.splat(scalar, ty);
         let wide = self.wide(ty);
         self.b.binary(BinaryOp::Add, "", &wide, splat, offsets).into()
+    }
+
+    /// Addresses at byte offsets from lane 0's.
+    pub(super) fn spread_pointer(&mut self, base: Operand, offsets: &Offsets) -> Operand {
+        let offsets = self.offsets(offsets, 64);
+        let op = Op::Gep {
+            flags: String::new(),
+            source: Type::I8,
+            base: Typed::new(Type::PTR, base),
+            indices: vec![Typed::new(self.wide(&Type::I64), offsets)],
+        };
+        self.b.value(self.wide(&Type::PTR), None, op).into()
     }
 
     /// Offsets of the lanes from lane 0, as a constant vector.

@@ -332,7 +332,7 @@ impl TimeLimit {
         self.next_check.saturating_duration_since(Instant::now())
     }
 
-    /// Checks the limit. `used` is the processor time so far, `None` if it is unknown.
+    /// Checks the limit when no time is [`left`](Self::left). `used` is the processor time so far, `None` if it is unknown.
     ///
     /// # Errors
     /// The limit was exceeded.
@@ -343,9 +343,7 @@ impl TimeLimit {
                 "was killed after {seconds} seconds{what}, the limit that ELINVAR_COMPILE_TIMEOUT sets"
             ))
         };
-        let Some(used) = used else {
-            return if now < self.next_check { Ok(()) } else { exceeded("") };
-        };
+        let Some(used) = used else { return exceeded("") };
         if used >= self.limit {
             return exceeded(" of processor time");
         }
@@ -388,7 +386,10 @@ fn collect_output(
                 }
                 *place = Some(bytes);
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => time.check(processor_time())?,
+            Err(RecvTimeoutError::Timeout) => time.check(processor_time())?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err("was killed: a thread that reads its output has ended".into());
+            }
         }
     }
     Ok((stdout.unwrap_or_default(), stderr.unwrap_or_default()))

@@ -5,6 +5,10 @@
 //! which they end, or behind a loop of the region that other lanes are still in. The masked version runs all paths on the same
 //! slots, one after the other, including blocks that turn out to have no active lane. Such a value therefore has an element per
 //! lane regardless of its shape, and inactive lanes keep theirs.
+//!
+//! The same holds for the phis of a loop's header where lanes of different iterations meet: lanes that took the back edge, and
+//! lanes that left the loop and entered it anew, in the next iteration of a loop around it. In the function's CFG the header is
+//! no join of divergent paths; in the region's, which ends at the loop's barrier, it is.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -65,6 +69,11 @@ impl TemporalDivergence {
                 continue;
             }
             let masks = MaskClasses::new(cfg, &uniform.divergent);
+            for block in cfg.order.iter().filter(|b| masks.mixes(cfg, &uniform.divergent, **b)) {
+                let insts = &kernel.function.block(*block).insts;
+                let phis = insts.iter().take_while(|inst| matches!(inst.op, Op::Phi { .. }));
+                values.extend(phis.filter_map(|phi| phi.result));
+            }
             let mut known = HashMap::new();
             for u in uses {
                 let place = (u.home, u.at, u.across);
@@ -230,7 +239,12 @@ mod tests {
               ret void
             }}"
         );
-        let module = Module::parse(&text).unwrap();
+        divergent_values(&text, lanes)
+    }
+
+    /// The names of the temporally divergent values.
+    fn divergent_values(text: &str, lanes: u32) -> Vec<String> {
+        let module = Module::parse(text).unwrap();
         let kernel = lower_intrinsics::lower(&module).unwrap();
         let layout = Layout::new([64, 1, 1], lanes, false);
         let uniform =
@@ -251,6 +265,45 @@ mod tests {
         // might be part of an address, which is computed anew from `%sum`.
         assert_eq!(temporal("%own", 8), ["i", "sum"]);
         assert_eq!(temporal("%own", 1), [""; 0]);
+    }
+
+    /// As `temporal`, of a loop with a barrier that lanes leave on `%limit`, in a loop.
+    fn nested(limit: &str, lanes: u32) -> Vec<String> {
+        let text = format!(
+            "declare i32 @__elinvar_thread_position_in_threadgroup(i32)
+            declare void @__elinvar_threadgroup_barrier(i32)
+            define void @__elinvar_entry(ptr %a, ptr %b) {{
+            entry:
+              %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+              %n = load i32, ptr %b
+              %p = getelementptr i32, ptr %a, i32 %t
+              br label %outer
+            outer:
+              %i = phi i32 [ 0, %entry ], [ %i2, %latch ]
+              br label %inner
+            inner:
+              %j = phi i32 [ 0, %outer ], [ %j2, %inner ]
+              call void @__elinvar_threadgroup_barrier(i32 2)
+              %own = load i32, ptr %p
+              %j2 = add i32 %j, 1
+              %again = icmp ult i32 %j2, {limit}
+              br i1 %again, label %inner, label %latch
+            latch:
+              %i2 = add i32 %i, 1
+              %more = icmp ult i32 %i2, 3
+              br i1 %more, label %outer, label %end
+            end:
+              ret void
+            }}"
+        );
+        divergent_values(&text, lanes)
+    }
+
+    #[test]
+    fn lanes_of_different_iterations_meet_at_the_header() {
+        assert!(nested("%own", 8).contains(&"j".to_owned()));
+        assert_eq!(nested("%n", 8), [""; 0]);
+        assert_eq!(nested("%own", 1), [""; 0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Replication: instructions without a vector form, executed lane by lane.
 
-use elinvar_ir::{BinaryOp, Const, Inst, IntPredicate, Op, Operand, Type, Typed};
+use elinvar_ir::{BinaryOp, CastOp, Const, Inst, IntPredicate, Op, Operand, Type, Typed};
 
 use super::value::clear_flags;
 use super::{Emit, Forms};
@@ -55,14 +55,21 @@ impl Emit<'_, '_> {
     /// All lanes of one part, unrolled.
     fn unrolled_part(&mut self, inst: &Inst, part: usize) -> Option<Operand> {
         let ty = inst.result.map(|r| self.source.kernel.function.ty(r).clone());
-        let operands = self.lane_operands(&inst.op, part);
+        let columns: Vec<Vec<Operand>> = self
+            .operand_types(&inst.op)
+            .into_iter()
+            .map(|(operand, ty)| match ty {
+                None => vec![self.scalar(&operand, part); self.lanes() as usize],
+                Some(ty) => self.all_lanes(&operand, &ty, part),
+            })
+            .collect();
         let mut gathered = ty.as_ref().map(|_| Operand::from(Const::Poison));
         for lane in 0..self.lanes() {
-            let lane: Operand = i32_const(lane).into();
-            let op = self.for_lane(&inst.op, &operands, &lane);
+            let scalars = columns.iter().map(|column| column[lane as usize].clone());
+            let op = with_operands(&inst.op, scalars);
             let value = self.one(inst, op, ty.as_ref());
             if let (Some(ty), Some(before), Some(value)) = (&ty, gathered.clone(), value) {
-                gathered = Some(self.insert(before, ty, value, lane));
+                gathered = Some(self.insert(before, ty, value, i32_const(lane).into()));
             }
         }
         gathered
@@ -143,44 +150,108 @@ impl Emit<'_, '_> {
         gathered.map(Operand::from)
     }
 
+    /// The operands, with their scalar types unless they are uniform.
+    fn operand_types(&self, op: &Op) -> Vec<(Operand, Option<Type>)> {
+        let ty = |operand: &Operand| {
+            let ty = self.source.kernel.function.ty(operand.value()?).clone();
+            (!self.known(operand, &ty).is_uniform()).then_some(ty)
+        };
+        op.operands().into_iter().map(|operand| (operand.clone(), ty(operand))).collect()
+    }
+
     /// Each operand as a uniform scalar, or as a vector with its scalar type.
     fn lane_operands(&mut self, op: &Op, part: usize) -> Vec<(Operand, Option<Type>)> {
-        let function = &self.source.kernel.function;
-        let operands: Vec<Operand> = op.operands().into_iter().cloned().collect();
-        let mut all = Vec::new();
-        for operand in operands {
-            all.push(match &operand {
-                Operand::Const(_) => (self.scalar(&operand, part), None),
-                Operand::Value(v) => {
-                    let ty = function.ty(*v).clone();
-                    match self.known(&operand, &ty).is_uniform() {
-                        true => (self.scalar(&operand, part), None),
-                        false => (self.vector(&operand, &ty, part), Some(ty)),
-                    }
-                }
-            });
-        }
-        all
+        let operands = self.operand_types(op).into_iter().map(|(operand, ty)| match ty {
+            None => (self.scalar(&operand, part), None),
+            Some(ty) => (self.vector(&operand, &ty, part), Some(ty)),
+        });
+        operands.collect()
     }
 
     fn for_lane(&mut self, op: &Op, operands: &[(Operand, Option<Type>)], lane: &Operand) -> Op {
-        let mut op = op.clone();
-        let mut next = operands.iter();
-        let mut scalars = Vec::new();
-        for (operand, ty) in next.by_ref() {
-            scalars.push(match ty {
-                None => operand.clone(),
-                Some(ty) => self.extract(operand.clone(), ty, lane.clone()),
-            });
-        }
-        let mut scalars = scalars.into_iter();
-        op.map_operands(|o| {
-            if let Some(scalar) = scalars.next() {
-                *o = scalar;
-            }
+        let scalars = operands.iter().map(|(operand, ty)| match ty {
+            None => operand.clone(),
+            Some(ty) => self.extract(operand.clone(), ty, lane.clone()),
         });
-        clear_flags(&mut op);
-        op
+        with_operands(op, scalars)
+    }
+
+    /// Each lane of a value as a scalar. All lanes are active.
+    ///
+    /// Addresses and extended indices are computed again from the lanes of narrower indices, which are cheaper to extract.
+    fn all_lanes(&mut self, operand: &Operand, ty: &Type, part: usize) -> Vec<Operand> {
+        let lanes = self.lanes();
+        let known = self.known(operand, ty);
+        if known.is_uniform() {
+            return vec![self.scalar(operand, part); lanes as usize];
+        }
+        let definition = match operand {
+            Operand::Value(v)
+                if self.source.uniform.home(*v) == Some(self.block) && known.pattern().is_none() =>
+            {
+                self.source.definition(*v)
+            }
+            _ => None,
+        };
+        match definition.map(|inst| &inst.op) {
+            Some(op @ Op::Gep { base, indices, .. }) if self.known(&base.op, &base.ty).is_uniform() => {
+                let mut columns = vec![vec![self.scalar(&base.op, part); lanes as usize]];
+                columns.extend(indices.iter().map(|index| self.all_lanes(&index.op, &index.ty, part)));
+                (0..lanes as usize)
+                    .map(|lane| {
+                        let op = with_operands(op, columns.iter().map(|column| column[lane].clone()));
+                        self.b.value(ty.clone(), None, op).into()
+                    })
+                    .collect()
+            }
+            Some(op @ Op::Cast { op: CastOp::ZExt | CastOp::SExt, from, .. })
+                if matches!(from.ty, Type::Int(8 | 16 | 32)) =>
+            {
+                let column = self.all_lanes(&from.op, &from.ty, part);
+                let extended = column.into_iter().map(|one| {
+                    let op = with_operands(op, std::iter::once(one));
+                    self.b.value(ty.clone(), None, op).into()
+                });
+                extended.collect()
+            }
+            _ => {
+                let vector = self.vector(operand, ty, part);
+                self.extract_all(vector, ty)
+            }
+        }
+    }
+
+    /// Extracts all lanes of a vector; of integers below 64 bits, as many as fit into 64 bits at once.
+    ///
+    /// This also has each lane in a register that a scalar instruction has written. On AMD's Zen 4, a read-modify-write whose
+    /// address register was last written by `vmovd` or `vpextrd` takes several times as long as others.
+    fn extract_all(&mut self, vector: Operand, ty: &Type) -> Vec<Operand> {
+        let lanes = self.lanes();
+        let width = match ty {
+            Type::Int(width @ (8 | 16 | 32)) if (lanes * width).is_multiple_of(64) => *width,
+            _ => {
+                let each = (0..lanes).map(|lane| self.extract(vector.clone(), ty, i32_const(lane).into()));
+                return each.collect();
+            }
+        };
+        let (word, words) = (Type::Int(64), Type::vector(lanes * width / 64, Type::Int(64)));
+        let wide = self.wide(ty);
+        let vector = self.b.cast(CastOp::BitCast, wide, vector, words.clone());
+        let mut all = Vec::new();
+        for index in 0..lanes * width / 64 {
+            let (vector, index) =
+                (Typed::new(words.clone(), vector), Typed::new(Type::I32, i32_const(index)));
+            let chunk: Operand =
+                self.b.value(word.clone(), None, Op::ExtractElement { vector, index }).into();
+            for bit in (0..64).step_by(width as usize) {
+                let shifted = match bit {
+                    0 => chunk.clone(),
+                    _ => self.b.binary(BinaryOp::LShr, "", &word, chunk.clone(), Const::int(64, bit)).into(),
+                };
+                all.push(self.b.cast(CastOp::Trunc, word.clone(), shifted, ty.clone()).into());
+            }
+        }
+        all
     }
 
     /// Extracts a lane of a vector.
@@ -233,4 +304,17 @@ impl Emit<'_, '_> {
     pub fn lane_numbers(&self) -> Operand {
         Const::Vector((0..self.lanes()).map(|l| (Type::I32, i32_const(l))).collect()).into()
     }
+}
+
+/// The instruction with other operands, and without flags that make results undefined.
+fn with_operands(op: &Op, operands: impl Iterator<Item = Operand>) -> Op {
+    let mut op = op.clone();
+    let mut operands = operands;
+    op.map_operands(|o| {
+        if let Some(operand) = operands.next() {
+            *o = operand;
+        }
+    });
+    clear_flags(&mut op);
+    op
 }

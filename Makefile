@@ -15,7 +15,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test fresh elinvar test-cuda bench setup numpy crates fmt lint unit tidy apple apple-suite apple-driver installed macos bench-apple mutants coverage asan tsan
+.PHONY: demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy crates fmt lint unit tidy apple apple-suite apple-driver installed macos bench-apple mutants coverage asan tsan
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -33,6 +33,16 @@ fresh:
 bench: setup
 	@scripts/setup.sh baselines
 	$(CARGO) run --release --package elinvar-cli -- bench cpu
+
+# Fails if a kernel's ratio to a baseline is worse than the one recorded for this processor.
+bench-check: setup
+	@scripts/setup.sh baselines
+	$(CARGO) run --release --package elinvar-cli -- bench cpu --threads 1 --check docs/performance.json
+
+# Records better ratios, and replaces the table of docs/performance.md.
+bench-record: setup
+	@scripts/setup.sh baselines
+	$(CARGO) run --release --package elinvar-cli -- bench cpu --threads 1 --record docs/performance.json --table docs/performance.md
 
 # target/release/elinvar with the benchmark kernels for NVIDIA GPUs embedded, for machines without clang.
 elinvar: setup

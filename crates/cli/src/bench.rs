@@ -10,10 +10,12 @@ mod compile;
 mod cpu;
 mod cuda;
 mod launch;
+mod record;
 mod runtime;
 mod table;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use clap::Args;
 use elinvar::{Device, DeviceKind, Error};
@@ -24,6 +26,7 @@ use serde_json::{Value, json};
 use crate::failure::{Failure, Result};
 use crate::report::print_json;
 use crate::select::{Selection, absent};
+use record::Record;
 
 /// Run benchmarks of the runtime, the compilers and whole kernels
 #[derive(Args)]
@@ -63,7 +66,7 @@ Baselines run with the same number of threads, alternating with the kernel:
 
 ratio is time / baseline time; below 1, Elinvar is faster.
 
-Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json")]
+Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json\n  elinvar bench cpu --check docs/performance.json")]
 pub struct Bench {
     /// Suites or benchmarks; all by default
     #[arg(value_name = "NAME")]
@@ -75,6 +78,15 @@ pub struct Bench {
     /// suite also one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// Fail if a ratio is more than 1.25 times the one recorded in FILE for this processor, in three measurements
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    check: Option<PathBuf>,
+    /// Record ratios in FILE if they are better than its own
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    record: Option<PathBuf>,
+    /// Replace the table of ratios in a Markdown FILE
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -183,6 +195,7 @@ struct Measured {
 
 impl Bench {
     pub fn run(self) -> Result<()> {
+        let recorded = self.check.as_ref().map(|path| Record::open(path)).transpose()?;
         let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();
         let mut outcomes = Vec::new();
         for Case { suite, name, work } in self.cases()? {
@@ -199,20 +212,35 @@ impl Bench {
             // The last context is the one with all threads.
             let start = if matches!(work, Work::Kernel(_)) { 0 } else { contexts.len() - 1 };
             for context in &contexts[start..] {
-                let measured = match work {
-                    Work::Once(run) => run(context)?,
-                    Work::Kernel(problem) => cpu::measure(context, problem)?,
-                    Work::Compilation(problem) => compile::kernel(problem)?,
-                    Work::Cuda(problem) => cuda::measure(context, problem)?,
+                let measure = || match work {
+                    Work::Once(run) => run(context),
+                    Work::Kernel(problem) => cpu::measure(context, problem),
+                    Work::Compilation(problem) => compile::kernel(problem),
+                    Work::Cuda(problem) => cuda::measure(context, problem),
                 };
+                let mut measured = measure()?;
+                for _ in 1..record::TRIES {
+                    let is_slower =
+                        |record: &Record| !record.slower(&name, context.threads, &measured).is_empty();
+                    if recorded.as_ref().is_some_and(is_slower) {
+                        measured = record::better(measured, measure()?);
+                    }
+                }
                 let (device, threads) = (context.device.clone(), context.threads);
                 outcomes.push(Outcome { device, suite, name: name.clone(), threads, measured });
             }
         }
         match self.json {
-            true => print_json(&json!({ "machine": machine(&outcomes), "results": results(&outcomes) })),
-            false => table::print(&outcomes),
+            true => print_json(&json!({ "machine": machine(&outcomes), "results": results(&outcomes) }))?,
+            false => table::print(&outcomes)?,
         }
+        if let Some(path) = &self.table {
+            record::write_table(path, &outcomes)?;
+        }
+        if let Some(path) = &self.record {
+            Record::open(path)?.update(&outcomes)?;
+        }
+        recorded.map_or(Ok(()), |recorded| recorded.check(&outcomes))
     }
 
     fn cases(&self) -> Result<Vec<Case>> {

@@ -407,6 +407,50 @@ fn bench_measures_and_reports() {
 }
 
 #[test]
+fn bench_compares_ratios_with_those_recorded() {
+    let folder = Folder::new();
+    let record = folder.file("ratios.json").display().to_string();
+    let marked = "before\n<!-- elinvar bench: table -->\nold\n<!-- elinvar bench: end -->\nafter\n";
+    let table = folder.write("table.md", marked);
+    let bench = |words: &[&str]| {
+        elinvar(&[&["bench", "saxpy_l2", "gather", "--threads", "1", "--device", "cpu"], words].concat())
+    };
+    bench(&["--check", &record]).expect(2, &["has none of these rows", "--record"]);
+    bench(&["--record", &record, "--table", &table]).expect(0, &[]);
+    let text = std::fs::read_to_string(&table).unwrap();
+    assert!(text.starts_with("before\n<!-- elinvar bench: table -->\n| kernel |"), "{text}");
+    assert!(
+        text.ends_with("<!-- elinvar bench: end -->\nafter\n") && text.contains("\n| `gather` | "),
+        "{text}"
+    );
+    // Ratios far from the measured ones, so that noise does not decide.
+    let known: serde_json::Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    let write = |factor: f64| {
+        let mut known = known.clone();
+        let rows = known
+            .as_object_mut()
+            .unwrap()
+            .values_mut()
+            .flat_map(|rows| rows.as_object_mut().unwrap().values_mut());
+        for ratio in rows.flat_map(|row| row.as_object_mut().unwrap().values_mut()) {
+            *ratio = (ratio.as_f64().unwrap() * factor).into();
+        }
+        std::fs::write(&record, known.to_string()).unwrap();
+    };
+    write(1000.0);
+    let ended = bench(&["--check", &record]);
+    ended.expect(0, &[]);
+    assert!(ended.stdout.contains("2 of 2 rows compared"), "{}", ended.stdout);
+    write(0.001);
+    let ended = bench(&["--check", &record]);
+    ended.expect(1, &[]);
+    let said = ended.stdout.split("compared with").last().unwrap_or_default();
+    assert!(["saxpy_l2", "gather", "in each of 3 measurements"].iter().all(|t| said.contains(t)), "{said}");
+    std::fs::write(&record, "[]").unwrap();
+    bench(&["--check", &record]).expect(2, &["not a record of benchmarks"]);
+}
+
+#[test]
 fn launches_are_compared_with_a_direct_call_and_a_pool() {
     let json =
         elinvar(&["bench", "launch_8_groups", "launch_1000_in_stream", "--device", "cpu", "--json"]).json();

@@ -7,6 +7,7 @@ use elinvar_driver::{
 
 use crate::clang::InductionVariables;
 use crate::clang::pch;
+use crate::clang::source_header::{self, SourceHeaders};
 use crate::clang::toolchain::Toolchain;
 use crate::diagnostics::address_spaces;
 use crate::ir::{dynamic_initializers, legalize, recursion};
@@ -35,6 +36,8 @@ pub struct Program {
     source_map: SourceMap,
     dependencies: Option<Dependencies>,
     text: RewriteBuffer,
+    /// Precompiled headers of `text`.
+    headers: SourceHeaders,
     kernels: Vec<Kernel>,
     signatures: Vec<Signature>,
     constants: Vec<FunctionConstant>,
@@ -86,6 +89,7 @@ impl Program {
             source_map,
             dependencies,
             text: rewritten.text,
+            headers: SourceHeaders::default(),
             kernels: Vec::new(),
             signatures: Vec::new(),
             constants: Vec::new(),
@@ -291,13 +295,25 @@ impl Program {
     /// Compile kernels to unoptimized IR, with entries of these names.
     fn emit_unoptimized(&self, entries: &[(&Kernel, &str)], values: &[Option<String>]) -> Result<String> {
         let mut text = self.text.clone();
-        text.prepend(&function_constants::definitions(values));
+        let definitions = function_constants::definitions(values);
+        text.prepend(&definitions);
         text.prepend(glue::KERNELS_IN_USE);
+        let body = text.text().len();
         for (kernel, name) in entries {
             glue::entry(&mut text, kernel, name);
         }
+        let (body, written) = text.text().split_at(body);
         let headers = self.toolchain.headers()?;
         let flags = clang::entry_flags(&headers, self.math);
+        let make = || source_header::make(&self.toolchain, self.math, body);
+        if let Some(header) = self.headers.get(&definitions, make)? {
+            let compile = || source_header::compile(&self.toolchain, &flags, &header.path(), written);
+            let output = stage::timed("entry", compile)?;
+            // Diagnostics are those of the source as text.
+            if output.success && output.stderr.is_empty() {
+                return text_of(output);
+            }
+        }
         let compile = || clang::compile_with_declarations(&self.toolchain, &flags, self.math, text.text());
         let output = stage::timed("entry", compile)?;
         check_diagnostics(&output, &self.source_map, &text)?;

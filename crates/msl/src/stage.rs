@@ -8,14 +8,16 @@ use std::time::Instant;
 /// Target of the events.
 pub const TARGET: &str = "elinvar::compile";
 
-/// All stages in order. `header` (the precompiled header is loaded or built) runs concurrently with `preprocess`.
-pub const NAMES: [&str; 14] = [
+/// All stages in order. `header` (the precompiled header of the declarations is loaded or built) runs concurrently with `preprocess`;
+/// `precompile` is part of the second kernel of a source.
+pub const NAMES: [&str; 15] = [
     "cache",
     "preprocess",
     "header",
     "rewrite",
     "check",
     "spaces",
+    "precompile",
     "entry",
     "define",
     "optimize",

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use elinvar_driver::{MathMode, Source};
+use elinvar_driver::{Constant, ConstantKey, MathMode, Scalar, Source};
 use elinvar_msl::{ENTRY, InductionVariables, Program, Toolchain};
 
 const TEXT: &str = r#"#include <metal_stdlib>
@@ -148,6 +148,39 @@ fn kernels_together_have_the_code_that_each_has_alone() {
         assert_eq!(body(&together.unoptimized, &entry), alone);
     }
     assert!(PROGRAM.combine(&["add", "nothing"]).is_err());
+}
+
+/// From the second kernel on, the source is precompiled, once for each set of constants.
+#[test]
+fn a_kernel_has_the_same_code_whenever_it_is_compiled() {
+    let text = "#include <metal_stdlib>\nusing namespace metal;\nconstant uint N [[function_constant(0)]];\n\
+                constant float TABLE[2] = {1, 2};\ntemplate <typename T> T twice(T x) { return x * T(2); }\n\
+                template <typename T> kernel void k(device T* out, uint i [[thread_position_in_grid]]) {\n\
+                threadgroup T shared[32];\nshared[i] = twice(out[i]);\nthreadgroup_barrier(mem_flags::mem_threadgroup);\n\
+                for (uint n = 0; n < N; ++n) out[i] += shared[(i + n) % 32] * T(TABLE[n & 1]); }\n\
+                template [[host_name(\"a\")]] kernel void k<float>(device float*, uint);\n\
+                template [[host_name(\"b\")]] kernel void k<half>(device half*, uint);\n\
+                template [[host_name(\"c\")]] kernel void k<int>(device int*, uint);\n";
+    let compile = || Program::compile(&Toolchain::find().unwrap(), &Source::named("k.metal", text)).unwrap();
+    let constants = |n: u32| {
+        [Constant { key: ConstantKey::Index(0), scalar: Scalar::U32, bytes: n.to_ne_bytes().to_vec() }]
+    };
+    // Metadata has other numbers.
+    let code = |ir: String| {
+        assert!(ir.contains("filename: \"k.metal\""), "{ir}");
+        let without = |line: &str| {
+            let words: Vec<&str> = line.split_inclusive(' ').collect();
+            words.iter().filter(|word| !word.starts_with('!')).copied().collect::<String>()
+        };
+        ir.lines().filter(|line| !line.starts_with('!')).map(without).collect::<Vec<_>>()
+    };
+    let together = compile();
+    for n in [5, 9, 5] {
+        for kernel in ["a", "b", "c"] {
+            let ir = |program: &Program| code(program.specialize(kernel, &constants(n)).unwrap().ir);
+            assert_eq!(ir(&together), ir(&compile()), "{kernel} {n}");
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub(crate) mod pch;
 pub mod process;
 pub mod scratch;
 mod shards;
+pub(crate) mod source_header;
 pub(crate) mod toolchain;
 
 use std::ffi::OsString;

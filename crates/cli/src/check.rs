@@ -1,16 +1,20 @@
 //! `elinvar check`: compiles files for targets, and lists what their kernels take and which targets support them.
 //!
-//! It uses the target's compiler without a launch, so that it needs neither arguments nor a device. Each kernel is built for a
-//! threadgroup of one simdgroup, because some are rejected only then.
+//! It uses the target's compiler without a launch, so that it needs neither arguments nor a device. Unless asked to, it does not
+//! generate code for the target, which takes most of a compilation's time and rejects nothing that the passes before it accept.
 
+mod compiler;
 mod emit;
 mod file_report;
 
 use std::path::{Path, PathBuf};
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use clap::Args;
-use elinvar::{Dim3, Error, MathMode, Signature, Source};
-use elinvar_driver::{Constant, ConstantKey, FunctionConstant, Library, PipelineOptions};
+use elinvar::{Dim3, MathMode, Signature, Source};
+use elinvar_code::Declared;
+use elinvar_driver::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
 use serde_json::{Value, json};
 
 use crate::constant;
@@ -20,8 +24,9 @@ use crate::source::SourceOptions;
 use crate::stages::Times;
 use crate::target::Target;
 use crate::value::{parse_size, split_pair};
+use compiler::Compiler;
 use emit::Emit;
-use file_report::{Built, FileReport};
+use file_report::FileReport;
 
 /// Compile Metal files separately, and print the parameters of their kernels
 #[derive(Args)]
@@ -72,6 +77,9 @@ pub struct Check {
     /// The default is 256 threads along x, or the kernel's maximum if it is lower.
     #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size, requires = "emit")]
     group: Option<Dim3>,
+    /// Generate code for the target too
+    #[arg(long, conflicts_with = "emit")]
+    codegen: bool,
     /// Print the duration of each stage of the compilation, for the source and for each kernel
     #[arg(long)]
     times: bool,
@@ -136,54 +144,57 @@ impl Check {
     }
 
     fn check_for(&self, target: Target, source: &Source, constants: &[Constant], report: &mut FileReport) {
-        let (compiled, times) = Times::of(None, || target.compile(source));
+        let (compiler, times) = Times::of(None, || Compiler::new(target, source));
         report.took(target, times);
-        let library = match compiled {
-            Ok(library) => library,
-            Err(failure) => return report.fail(failure),
+        let compiler = match compiler {
+            Ok(compiler) => compiler,
+            Err(error) => return report.fail(error.into()),
         };
-        library.warnings().iter().for_each(|warning| report.note(warning));
-        report.constants = library.constants().to_vec();
+        let Declared { kernels, unsupported, constants: declared, warnings } = compiler.declared();
+        warnings.iter().for_each(|warning| report.note(warning));
+        report.constants = declared.clone();
         let own = constants.iter().filter(|c| report.constants.iter().any(|known| is(known, c)));
         let options = PipelineOptions { constants: own.cloned().collect(), checked: false };
         let wanted = |name: &str| self.kernel.as_deref().is_none_or(|kernel| kernel == name);
-        for kernel in library.kernels().iter().filter(|kernel| wanted(&kernel.name)) {
-            let build = || build(&*library, kernel, &options);
-            let (built, times) = Times::of(Some(&kernel.name), build);
+        let kernels: Vec<&Signature> = kernels.iter().filter(|kernel| wanted(&kernel.name)).collect();
+        let build = |kernel: &Signature| {
+            Times::of(Some(&kernel.name), || compiler.build(kernel, &options, self.codegen))
+        };
+        for (kernel, (built, times)) in kernels.iter().zip(in_parallel(&kernels, build)) {
             report.took(target, times);
             report.enter(target, kernel, built);
         }
-        for kernel in library.unsupported().iter().filter(|kernel| wanted(&kernel.name)) {
+        for kernel in unsupported.iter().filter(|kernel| wanted(&kernel.name)) {
             report.enter_unsupported(target, kernel);
         }
         if let Some(name) = &self.kernel
             && !report.has(name)
-            && let Err(error) = library.pipeline(name, &options)
+            && let Err(error) = compiler.signature(name, &options)
         {
             report.fail(error.into());
         }
     }
 }
 
-/// Builds one kernel. Its signature is known even if it is rejected.
-fn build(library: &dyn Library, kernel: &Signature, options: &PipelineOptions) -> Built {
-    let pipeline = match library.pipeline(&kernel.name, options) {
-        Ok(pipeline) => pipeline,
-        Err(error) => {
-            let constants = library.constants();
-            let fits = |c: &Constant| constants.iter().any(|k| is(k, c) && k.ty.scalar() == Some(c.scalar));
-            let missing = constants.len() > options.constants.len() && options.constants.iter().all(fits);
-            return match error {
-                Error::InvalidArgument(why) if missing => Built::Incomplete(why),
-                error => Built::Refused(kernel.clone(), error),
-            };
+/// The results for all kernels, in their order, computed by as many threads as there are processors.
+fn in_parallel<T: Send>(kernels: &[&Signature], work: impl Fn(&Signature) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(kernels.len());
+    let run = || {
+        let mut done = Vec::new();
+        while let Some((index, kernel)) = kernels.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed))
+        {
+            done.push((index, work(kernel)));
         }
+        done
     };
-    let signature = pipeline.signature().clone();
-    match pipeline.prepare(Dim3::from(pipeline.max_threads_per_threadgroup().min(32))) {
-        Ok(()) => Built::Ok(signature),
-        Err(error) => Built::Refused(signature, error),
-    }
+    let mut all: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        let joined = started.into_iter().map(|thread| thread.join());
+        joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Whether a value is for this constant.

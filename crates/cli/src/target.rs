@@ -2,14 +2,8 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
-
-use elinvar::{DeviceKind, Source};
-use elinvar_driver::{Driver, Library};
-use elinvar_ptx::Sources;
 
 use crate::failure::Result;
-use crate::select::absent;
 
 /// `cpu[:LEVEL]`, or `cuda[:sm_NN]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,20 +41,6 @@ impl fmt::Display for Target {
             Self::Cpu(None) => f.write_str("cpu"),
             Self::Cpu(Some(level)) => write!(f, "cpu:{level}"),
             Self::Cuda(target) => write!(f, "cuda:{target}"),
-        }
-    }
-}
-
-impl Target {
-    /// Check a source for the target.
-    pub fn compile(self, source: &Source) -> Result<Arc<dyn Library>> {
-        match self {
-            Self::Cpu(_) => {
-                let devices = elinvar_driver_cpu::driver().devices()?;
-                let device = devices.into_iter().next().ok_or_else(|| absent(DeviceKind::Cpu, 0))?;
-                Ok(device.compile(source)?)
-            }
-            Self::Cuda(target) => Ok(Sources::new(elinvar_code::user_cache(), target).compile(source)?),
         }
     }
 }

@@ -133,13 +133,21 @@ fn check_says_how_long_the_stages_took() {
         let args = [&["check", &file, "--times"], more].concat();
         elinvar_with(&args, &[("ELINVAR_CACHE", &cache)])
     };
-    let text = check(&[]);
+    let text = check(&["--codegen"]);
     text.expect(0, &[]);
     let header = text.stdout.lines().find(|line| line.starts_with("kernel  ")).unwrap();
     let columns: Vec<&str> = header.split_whitespace().collect();
     let all = "kernel cache preprocess header rewrite check spaces entry define optimize parse passes codegen link load total";
     assert_eq!(columns.join(" "), all);
     assert!(text.stdout.contains("\n(source)  ") && text.stdout.contains("\nreduce    "), "{}", text.stdout);
+
+    // Without code generation, the rest is from the cache.
+    let stages = |text: &str| text.lines().find_map(|line| line.strip_prefix("kernel  ")).unwrap().to_owned();
+    let passes = check(&[]);
+    assert_eq!(
+        stages(&passes.stdout).split_whitespace().collect::<Vec<_>>(),
+        ["cache", "parse", "passes", "total"]
+    );
 
     let json = check(&["--json"]).json();
     let times = json["files"][0]["times"].as_array().unwrap();

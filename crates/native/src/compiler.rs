@@ -96,7 +96,7 @@ impl Compiler {
     ) -> Result<(T, Object)> {
         let thread = self.program.thread(name, &options.constants)?;
         check_group(&thread.origin.signature, form.group)?;
-        let key = self.key(name, options, form);
+        let key = self.key("object", name, options, form);
         let cached = || {
             let object: Object = decode(&self.program.cache().load(key.as_ref()?)?)?;
             Some((cached(&object.bytes, &load)?, object))
@@ -111,11 +111,27 @@ impl Compiler {
         Ok((loaded, object))
     }
 
-    fn key(&self, name: &str, options: &PipelineOptions, form: Form) -> Option<Key> {
-        let key = self.program.key("object", name, &options.constants)?;
+    fn key(&self, kind: &str, name: &str, options: &PipelineOptions, form: Form) -> Option<Key> {
+        let key = self.program.key(kind, name, &options.constants)?;
         let key = form.group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
         let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1;
         Some(self.generator.identify(key.number(flags)).finish())
+    }
+
+    /// Runs all passes before code generation.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn check(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<()> {
+        let key = self.key("checked", name, options, form);
+        if stage::timed("cache", || self.program.cache().load(key.as_ref()?)).is_some() {
+            return Ok(());
+        }
+        self.vector_ir(name, options, form)?;
+        if let Some(key) = &key {
+            self.program.cache().store(key, &[]);
+        }
+        Ok(())
     }
 
     /// The LLVM IR of a kernel's vectorized function over whole threadgroups, the input of clang.

@@ -103,7 +103,7 @@ impl Compiler {
     /// `InvalidArgument` if there is no such kernel or constant; `Compile`; `Unsupported` with the source line;
     /// `Environment` if clang fails.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
-        let key = self.key(name, options, constants);
+        let key = self.key("ptx", name, options, constants);
         let found = || decode(&self.program.cache().load(key.as_ref()?)?);
         if let Some(found) = stage::timed("cache", found) {
             return Ok(found);
@@ -114,6 +114,31 @@ impl Compiler {
             self.program.cache().store(key, &encode(&made));
         }
         Ok(made)
+    }
+
+    /// A kernel's signature, with [`Signature::code`].
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn signature(&self, name: &str, options: &PipelineOptions) -> Result<Signature> {
+        Ok(self.program.thread(name, &options.constants)?.origin.signature.clone())
+    }
+
+    /// Runs all passes before code generation.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn check(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<()> {
+        let key = self.key("ptx checked", name, options, constants);
+        if stage::timed("cache", || self.program.cache().load(key.as_ref()?)).is_some() {
+            return Ok(());
+        }
+        let thread = self.program.thread(name, &options.constants)?;
+        self.prepare(&thread, options, constants)?;
+        if let Some(key) = &key {
+            self.program.cache().store(key, &[]);
+        }
+        Ok(())
     }
 
     /// Rejects a threadgroup size with which some threads reach a barrier and others provably do not.
@@ -130,29 +155,37 @@ impl Compiler {
         nvptx::check_group(&module, group.to_array()).map_err(|error| thread.origin.error(error))
     }
 
-    fn key(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Option<Key> {
-        let key = self.program.key("ptx", name, &options.constants)?;
+    fn key(&self, kind: &str, name: &str, options: &PipelineOptions, constants: Constants) -> Option<Key> {
+        let key = self.program.key(kind, name, &options.constants)?;
         let flags = u64::from(options.checked) | u64::from(constants == Constants::Addresses) << 1;
         Some(self.generator.identify(key.number(flags)).finish())
     }
 
     fn make(&self, thread: &Thread, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
+        let Prepared { ir, parameters, static_bytes, dynamic_base, checks } =
+            self.prepare(thread, options, constants)?;
+        let text = self.generator.ptx(&ir, self.is_approximate())?;
+        let (target, signature) = (self.generator.target(), thread.origin.signature.clone());
+        let entry = identifier(&signature.name);
+        Ok(Ptx { text, entry, target, signature, parameters, static_bytes, dynamic_base, checks })
+    }
+
+    fn prepare(&self, thread: &Thread, options: &PipelineOptions, constants: Constants) -> Result<Prepared> {
         let (origin, module) = (&thread.origin, self.program.module(thread)?);
-        let signature = origin.signature.clone();
+        let signature = &origin.signature;
         let prepared = nvptx::Options {
             name: identifier(&signature.name),
             arguments: arguments(&signature.args, constants),
-            approximate: self.source().math != MathMode::Safe,
+            approximate: self.is_approximate(),
             max_threads: signature.max_threads_per_threadgroup,
             checks: options.checked.then(|| signature.args.iter().map(given).collect()),
         };
-        let (entry, approximate) = (prepared.name.clone(), prepared.approximate);
         let prepared = stage::timed("passes", || nvptx::prepare(&module, &prepared));
-        let Prepared { ir, parameters, static_bytes, dynamic_base, checks } =
-            prepared.map_err(|error| origin.error(error))?;
-        let text = self.generator.ptx(&ir, approximate)?;
-        let target = self.generator.target();
-        Ok(Ptx { text, entry, target, signature, parameters, static_bytes, dynamic_base, checks })
+        prepared.map_err(|error| origin.error(error))
+    }
+
+    fn is_approximate(&self) -> bool {
+        self.source().math != MathMode::Safe
     }
 }
 

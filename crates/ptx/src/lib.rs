@@ -4,8 +4,7 @@
 //! of one thread (`elinvar-msl`) is lowered by `elinvar_spmd::nvptx` and compiled by clang, which has an NVPTX target; no
 //! software of NVIDIA is needed.
 //!
-//! [`Library`] is the same through a bundle that was packed ahead of time, for machines without clang. [`Sources`] implements the
-//! driver contract for tools that compile and run nothing.
+//! [`Library`] is the same through a bundle that was packed ahead of time, for machines without clang.
 //!
 //! The documentation of [`Ptx`] and [`elinvar_spmd::nvptx`] specifies launches. This crate loads nothing and is independent of
 //! devices.
@@ -14,7 +13,6 @@
 
 mod compiler;
 mod generate;
-mod library;
 mod packed;
 mod target;
 
@@ -22,6 +20,5 @@ pub use compiler::{Compiler, Constants, Ptx};
 pub use elinvar_code::{Bounds, Bundle};
 pub use elinvar_spmd::bounds::FaultRecord;
 pub use elinvar_spmd::nvptx::{Argument, Extent, Parameter};
-pub use library::Sources;
 pub use packed::{BUNDLE, Library};
 pub use target::Target;

@@ -5,11 +5,12 @@
 
 use clap::ValueEnum;
 use elinvar::{Dim3, Error, Signature, Source};
-use elinvar_code::{Declared, max_threads, user_cache};
+use elinvar_code::{Declared, max_threads};
 use elinvar_driver::{Constant, PipelineOptions};
 use elinvar_native::Form;
 use elinvar_ptx::Constants;
 
+use super::compiler::Compiler;
 use super::file_report::{Built, FileReport};
 use super::is;
 use crate::failure::{Failure, Result};
@@ -71,52 +72,28 @@ impl Emit {
     }
 }
 
-/// The compiler for a target.
-enum Compiler {
-    Cpu(elinvar_native::Compiler),
-    Cuda(elinvar_ptx::Compiler),
-}
-
-impl Compiler {
-    fn new(target: Target, source: &Source) -> Result<Self, Error> {
-        let native = |target| elinvar_native::Compiler::new(user_cache(), source, target).map(Self::Cpu);
-        match target {
-            Target::Cpu(None) => native(elinvar_native::Target::from_env()?),
-            Target::Cpu(Some(level)) => native(elinvar_native::Target::of(level)?),
-            Target::Cuda(target) => elinvar_ptx::Compiler::new(user_cache(), source, target).map(Self::Cuda),
-        }
-    }
-
-    fn declared(&self) -> &Declared {
-        match self {
-            Self::Cpu(compiler) => compiler.declared(),
-            Self::Cuda(compiler) => compiler.declared(),
-        }
-    }
-
-    fn code(
-        &self,
-        emit: Emit,
-        kernel: &Signature,
-        options: &PipelineOptions,
-        group: Option<Dim3>,
-    ) -> Result<String, Error> {
-        let name = kernel.name.as_str();
-        match self {
-            Self::Cpu(compiler) => {
-                let group = group.unwrap_or_else(|| Dim3::from(max_threads(kernel).min(DEFAULT_THREADS)));
-                let form = Form { group, stoppable: false };
-                match emit {
-                    Emit::VectorIr => compiler.vector_ir(name, options, form),
-                    Emit::Asm => compiler.assembly(name, options, form),
-                    Emit::Ir | Emit::Ptx => compiler.ir(name, options),
-                }
+fn code(
+    compiler: &Compiler,
+    emit: Emit,
+    kernel: &Signature,
+    options: &PipelineOptions,
+    group: Option<Dim3>,
+) -> Result<String, Error> {
+    let name = kernel.name.as_str();
+    match compiler {
+        Compiler::Cpu(compiler) => {
+            let group = group.unwrap_or_else(|| Dim3::from(max_threads(kernel).min(DEFAULT_THREADS)));
+            let form = Form { group, stoppable: false };
+            match emit {
+                Emit::VectorIr => compiler.vector_ir(name, options, form),
+                Emit::Asm => compiler.assembly(name, options, form),
+                Emit::Ir | Emit::Ptx => compiler.ir(name, options),
             }
-            Self::Cuda(compiler) => match emit {
-                Emit::Ptx => compiler.kernel(name, options, Constants::Values).map(|ptx| ptx.text),
-                Emit::Ir | Emit::VectorIr | Emit::Asm => compiler.ir(name, options),
-            },
         }
+        Compiler::Cuda(compiler) => match emit {
+            Emit::Ptx => compiler.kernel(name, options, Constants::Values).map(|ptx| ptx.text),
+            Emit::Ir | Emit::VectorIr | Emit::Asm => compiler.ir(name, options),
+        },
     }
 }
 
@@ -145,7 +122,7 @@ pub fn print(
     let options = PipelineOptions { constants: own.cloned().collect(), checked: false };
     let wanted = |name: &str| kernel.is_none_or(|kernel| kernel == name);
     for kernel in kernels.iter().filter(|kernel| wanted(&kernel.name)) {
-        match compiler.code(emit, kernel, &options, group) {
+        match code(&compiler, emit, kernel, &options, group) {
             Ok(code) => {
                 let Signature { name, file, line, .. } = kernel;
                 say(format_args!("{} kernel {name} ({file}:{line}), {target}", emit.comment()))?;

@@ -6,6 +6,7 @@
 //! results and writes `docs/compatibility.md`. A file that does not compile, or a kernel with a wrong result, makes the command
 //! fail.
 
+mod cost;
 mod fetch;
 mod kernels;
 mod report;
@@ -49,22 +50,29 @@ struct FileOutcome {
 }
 
 /// Command line options.
+#[derive(Default)]
 struct Request<'a> {
     json: bool,
     /// Only run the kernels of the table.
     run_only: bool,
     /// Run them with bounds checks.
     checked: bool,
+    /// Only measure code size and compilation time.
+    cost: bool,
+    /// Of all kernels instead of a sample.
+    all: bool,
     /// The corpora; all if empty.
     names: Vec<&'a str>,
 }
 
 fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
-    let mut request = Request { json: false, run_only: false, checked: false, names: Vec::new() };
+    let mut request = Request::default();
     for word in words {
         match *word {
             "--json" => request.json = true,
             "--run" => request.run_only = true,
+            "--cost" => request.cost = true,
+            "--all" => request.all = true,
             "--checked" => (request.run_only, request.checked) = (true, true),
             name if sources::CORPORA.iter().any(|corpus| corpus.name == name) => request.names.push(name),
             option if option.starts_with("--") => bail!("unknown option {option}"),
@@ -80,6 +88,9 @@ fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
 /// Compiles and runs the selected corpora. The page is written only if all are selected.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let request = request(words)?;
+    if request.cost {
+        return cost(root, &request);
+    }
     let runner = Runner { device: Device::cpu()?, toolchain: Toolchain::find()?, checked: request.checked };
     let mut table = kernels::all();
     let mut outcomes = Vec::new();
@@ -101,6 +112,25 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     match outcomes.iter().all(Outcome::is_good) {
         true => Ok(()),
         false => bail!("not every file compiles, or a kernel is wrong"),
+    }
+}
+
+/// Measures the cost of compiling the selected corpora.
+fn cost(root: &Path, request: &Request) -> Result<()> {
+    let (mut costs, mut failures) = (Vec::new(), Vec::new());
+    for corpus in sources::CORPORA {
+        if request.names.is_empty() || request.names.contains(&corpus.name) {
+            let folder = fetch::fetch(&root.join("corpora"), corpus)?;
+            let (more, failed) = cost::measure(corpus, &folder, request.all)?;
+            costs.extend(more);
+            failures.extend(failed);
+        }
+    }
+    let (text, is_good) = cost::report(&mut costs, &failures);
+    print!("{text}");
+    match is_good {
+        true => Ok(()),
+        false => bail!("the budget for code is exceeded, or a kernel is not compiled"),
     }
 }
 
@@ -159,7 +189,7 @@ fn attempt(
     let source = run::source(corpus, folder, &outcome.name)?;
     let program = Program::compile(toolchain, &source).map_err(|error| error.to_string())?;
     outcome.kernels = program.kernels().len();
-    let constants = ones(&program);
+    let constants = constants(program.constants());
     for i in sample(outcome.kernels) {
         let kernel = &program.kernels()[i].name;
         match program.specialize(kernel, &constants) {
@@ -178,7 +208,7 @@ fn sample(count: usize) -> Vec<usize> {
 }
 
 /// Sets every function constant to one: flags on, sizes minimal.
-fn ones(program: &Program) -> Vec<Constant> {
+fn constants(declared: &[elinvar_driver::FunctionConstant]) -> Vec<Constant> {
     let one = |constant: &elinvar_driver::FunctionConstant| {
         let scalar = constant.ty.scalar()?;
         let lanes =
@@ -192,7 +222,7 @@ fn ones(program: &Program) -> Vec<Constant> {
         let bytes = bytes.repeat(lanes as usize);
         Some(Constant { key: ConstantKey::Index(constant.index), scalar, bytes })
     };
-    program.constants().iter().filter_map(one).collect()
+    declared.iter().filter_map(one).collect()
 }
 
 #[cfg(test)]

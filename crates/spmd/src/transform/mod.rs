@@ -1,5 +1,6 @@
 //! Target-independent transformations of one thread's code.
 
+pub(crate) mod bfloat_as_i16;
 pub mod bounds;
 pub(crate) mod fix_irreducible;
 pub(crate) mod hoist_invariant_loads;

@@ -18,8 +18,8 @@ use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
 use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
-    fix_irreducible, hoist_invariant_loads, legalize_division, lower_bfloat, lower_f16_conversions,
-    lower_intrinsics, scalarize,
+    bfloat_as_i16, fix_irreducible, hoist_invariant_loads, legalize_division, lower_bfloat,
+    lower_f16_conversions, lower_intrinsics, scalarize,
 };
 use crate::{Error, Options, Target};
 
@@ -108,7 +108,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             always,
             lower_bfloat,
             "lower-intrinsics",
-            "no bfloat arithmetic, comparisons or conversions but fpext",
+            "bfloat values are i16, and computed with in float",
         ),
         (
             "hoist-invariant-loads",
@@ -355,7 +355,13 @@ fn lower_f16_conversions(state: &mut State<'_>) -> Result<(), Error> {
 }
 
 fn lower_bfloat(state: &mut State<'_>) -> Result<(), Error> {
-    state.kernel()?.1.functions_mut().for_each(lower_bfloat::lower);
+    let kernel = state.kernel()?.1;
+    kernel.functions_mut().for_each(lower_bfloat::lower);
+    let defined = kernel.callees.iter().map(|callee| callee.name.clone()).collect();
+    kernel.functions_mut().for_each(|function| bfloat_as_i16::rewrite(function, &defined));
+    for array in &mut kernel.private_arrays {
+        array.ty = bfloat_as_i16::replaced(&array.ty);
+    }
     Ok(())
 }
 

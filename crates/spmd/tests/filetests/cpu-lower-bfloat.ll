@@ -12,7 +12,7 @@ define void @__elinvar_entry(ptr %a, float %f) {
 }
 declare bfloat @llvm.fabs.bf16(bfloat)
 ; CHECK: define void @__elinvar_entry(ptr %a, float %f) {
-; CHECK-NEXT: %x = load bfloat, ptr %a, align 2
+; CHECK-NEXT: %x = load i16, ptr %a, align 2
 ; CHECK-NEXT: %1 = bitcast float %f to i32
 ; CHECK-NEXT: %2 = lshr i32 %1, 16
 ; CHECK-NEXT: %3 = and i32 %2, 1
@@ -23,31 +23,35 @@ declare bfloat @llvm.fabs.bf16(bfloat)
 ; CHECK-NEXT: %8 = fcmp uno float %f, zeroinitializer
 ; CHECK-NEXT: %9 = select i1 %8, i32 %7, i32 %6
 ; CHECK-NEXT: %10 = trunc i32 %9 to i16
-; CHECK-NEXT: %y = bitcast i16 %10 to bfloat
-; CHECK-NEXT: %11 = fpext bfloat %x to float
-; CHECK-NEXT: %12 = fpext bfloat %y to float
-; CHECK-NEXT: %13 = fadd float %11, %12
-; CHECK-NEXT: %14 = bitcast float %13 to i32
-; CHECK-NEXT: %15 = lshr i32 %14, 16
-; CHECK-NEXT: %16 = and i32 %15, 1
-; CHECK-NEXT: %17 = add i32 %16, 32767
-; CHECK-NEXT: %18 = add i32 %14, %17
+; CHECK-NEXT: %11 = zext i16 %x to i32
+; CHECK-NEXT: %12 = shl i32 %11, 16
+; CHECK-NEXT: %13 = bitcast i32 %12 to float
+; CHECK-NEXT: %14 = zext i16 %10 to i32
+; CHECK-NEXT: %15 = shl i32 %14, 16
+; CHECK-NEXT: %16 = bitcast i32 %15 to float
+; CHECK-NEXT: %17 = fadd float %13, %16
+; CHECK-NEXT: %18 = bitcast float %17 to i32
 ; CHECK-NEXT: %19 = lshr i32 %18, 16
-; CHECK-NEXT: %20 = or i32 %15, 64
-; CHECK-NEXT: %21 = fcmp uno float %13, zeroinitializer
-; CHECK-NEXT: %22 = select i1 %21, i32 %20, i32 %19
-; CHECK-NEXT: %23 = trunc i32 %22 to i16
-; CHECK-NEXT: %s = bitcast i16 %23 to bfloat
-; CHECK-NEXT: %24 = bitcast bfloat %s to i16
-; CHECK-NEXT: %25 = xor i16 %24, -32768
-; CHECK-NEXT: %n = bitcast i16 %25 to bfloat
-; CHECK-NEXT: %26 = fpext bfloat %n to float
-; CHECK-NEXT: %27 = fpext bfloat %x to float
-; CHECK-NEXT: %c = fcmp olt float %26, %27
-; CHECK-NEXT: %28 = fpext bfloat %n to float
-; CHECK-NEXT: %i = fptosi float %28 to i32
-; CHECK-NEXT: %29 = bitcast bfloat %n to i16
-; CHECK-NEXT: %30 = and i16 %29, 32767
-; CHECK-NEXT: %m = bitcast i16 %30 to bfloat
-; CHECK-NEXT: store bfloat %m, ptr %a, align 2
+; CHECK-NEXT: %20 = and i32 %19, 1
+; CHECK-NEXT: %21 = add i32 %20, 32767
+; CHECK-NEXT: %22 = add i32 %18, %21
+; CHECK-NEXT: %23 = lshr i32 %22, 16
+; CHECK-NEXT: %24 = or i32 %19, 64
+; CHECK-NEXT: %25 = fcmp uno float %17, zeroinitializer
+; CHECK-NEXT: %26 = select i1 %25, i32 %24, i32 %23
+; CHECK-NEXT: %27 = trunc i32 %26 to i16
+; CHECK-NEXT: %28 = xor i16 %27, -32768
+; CHECK-NEXT: %29 = zext i16 %28 to i32
+; CHECK-NEXT: %30 = shl i32 %29, 16
+; CHECK-NEXT: %31 = bitcast i32 %30 to float
+; CHECK-NEXT: %32 = zext i16 %x to i32
+; CHECK-NEXT: %33 = shl i32 %32, 16
+; CHECK-NEXT: %34 = bitcast i32 %33 to float
+; CHECK-NEXT: %c = fcmp olt float %31, %34
+; CHECK-NEXT: %35 = zext i16 %28 to i32
+; CHECK-NEXT: %36 = shl i32 %35, 16
+; CHECK-NEXT: %37 = bitcast i32 %36 to float
+; CHECK-NEXT: %i = fptosi float %37 to i32
+; CHECK-NEXT: %38 = and i16 %28, 32767
+; CHECK-NEXT: store i16 %38, ptr %a, align 2
 ; CHECK-NEXT: ret void

@@ -1,0 +1,184 @@
+//! `cargo xtask corpus --cost`: the size of kernels' code, and the time that compiling them takes, for this machine's processor.
+//!
+//! A kernel's growth is the number of instructions of its vectorized function divided by that of its scalar code. The budget for it
+//! holds over all measured kernels: the sample, or with `--all` every kernel.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use elinvar_cache::Cache;
+use elinvar_code::max_threads;
+use elinvar_driver::{Dim3, Error, PipelineOptions};
+use elinvar_ir::Module;
+use elinvar_native::{Compiler, Form, Target};
+
+use super::sources::Corpus;
+use super::{constants, in_parallel, run, sample};
+
+/// Largest median and largest growth.
+const BUDGET: [f64; 2] = [8.0, 40.0];
+/// Threads of a threadgroup along x, if the kernel allows as many.
+const THREADS: u32 = 256;
+/// Number of kernels that the report lists.
+const LISTED: usize = 12;
+
+/// One compiled kernel.
+pub(super) struct Cost {
+    file: String,
+    kernel: String,
+    /// Instructions of the scalar code and of the vectorized function.
+    instructions: [usize; 2],
+    object_bytes: usize,
+    /// Of the front end, the passes, and code generation.
+    seconds: [f64; 3],
+}
+
+impl Cost {
+    fn growth(&self) -> f64 {
+        self.instructions[1] as f64 / self.instructions[0].max(1) as f64
+    }
+
+    fn total(&self) -> f64 {
+        self.seconds.iter().sum()
+    }
+}
+
+/// The costs of a corpus' kernels, and what was not compiled, with the reason.
+pub(super) fn measure(corpus: &Corpus, folder: &Path, all: bool) -> anyhow::Result<(Vec<Cost>, Vec<String>)> {
+    let names = corpus.files(folder)?;
+    let (mut costs, mut failures) = (Vec::new(), Vec::new());
+    for file in in_parallel(&names, |name| file(corpus, folder, name, all)) {
+        for one in file {
+            match one {
+                Ok(cost) => costs.push(cost),
+                Err(why) => failures.push(why),
+            }
+        }
+    }
+    Ok((costs, failures))
+}
+
+fn file(corpus: &Corpus, folder: &Path, name: &str, all: bool) -> Vec<Result<Cost, String>> {
+    let compiler = run::source(corpus, folder, name).and_then(|source| {
+        let target = Target::from_env().map_err(|error| error.to_string())?;
+        Compiler::new(&Cache::off(), &source, target).map_err(|error| error.to_string())
+    });
+    let compiler = match compiler {
+        Ok(compiler) => compiler,
+        Err(why) => return vec![Err(format!("{name}: {why}"))],
+    };
+    let kernels = &compiler.declared().kernels;
+    let options = PipelineOptions { constants: constants(&compiler.declared().constants), checked: false };
+    let chosen = if all { (0..kernels.len()).collect() } else { sample(kernels.len()) };
+    let of = |index: usize| {
+        let kernel = &kernels[index].name;
+        cost(&compiler, name, kernel, &options).map_err(|error| format!("{name}: `{kernel}`: {error}"))
+    };
+    chosen.into_iter().map(of).collect()
+}
+
+fn cost(compiler: &Compiler, file: &str, kernel: &str, options: &PipelineOptions) -> Result<Cost, Error> {
+    let start = Instant::now();
+    let signature = compiler.signature(kernel, options)?;
+    let front = start.elapsed().as_secs_f64();
+    let form = Form { group: Dim3::from(max_threads(&signature).min(THREADS)), stoppable: false };
+    let scalar = instructions(&compiler.ir(kernel, options)?);
+    let start = Instant::now();
+    let vector = compiler.vector_ir(kernel, options, form)?;
+    let passes = start.elapsed().as_secs_f64();
+    let vector = instructions(&vector);
+    let start = Instant::now();
+    let object = compiler.kernel(kernel, options, form)?;
+    let code = (start.elapsed().as_secs_f64() - passes).max(0.0);
+    Ok(Cost {
+        file: file.into(),
+        kernel: kernel.into(),
+        instructions: [scalar, vector],
+        object_bytes: object.bytes.len(),
+        seconds: [front, passes, code],
+    })
+}
+
+fn instructions(text: &str) -> usize {
+    let module = Module::parse(text).unwrap_or_default();
+    module.functions.iter().flat_map(|f| &f.blocks).map(|block| block.insts.len() + 1).sum()
+}
+
+/// A report of the largest and slowest kernels, and whether the budget holds and every kernel was compiled.
+pub(super) fn report(costs: &mut [Cost], failures: &[String]) -> (String, bool) {
+    let mut text = String::new();
+    let mut list = |title: &str, costs: &[Cost]| {
+        let _ = writeln!(text, "{title}:");
+        for cost in costs.iter().take(LISTED) {
+            let ([scalar, vector], [front, passes, code]) = (cost.instructions, cost.seconds);
+            let _ = writeln!(
+                text,
+                "  {:5.1} x ({scalar} to {vector})  {:6.2} s (front end {front:.2}, passes {passes:.2}, code {code:.2})  {:5} kB  {} {}",
+                cost.growth(),
+                cost.total(),
+                cost.object_bytes / 1024,
+                cost.file,
+                cost.kernel
+            );
+        }
+    };
+    costs.sort_by(|a, b| b.total().total_cmp(&a.total()));
+    list("slowest", costs);
+    let times = [middle(costs, Cost::total), costs.first().map_or(0.0, Cost::total)];
+    costs.sort_by(|a, b| b.growth().total_cmp(&a.growth()));
+    list("largest growth", costs);
+    let growth = [middle(costs, Cost::growth), costs.first().map_or(0.0, Cost::growth)];
+    for failure in failures {
+        let _ = writeln!(text, "not compiled: {failure}");
+    }
+    let within = growth.iter().zip(BUDGET).all(|(growth, most)| *growth <= most);
+    let _ = writeln!(
+        text,
+        "{} kernels compiled, {} not; growth {:.1} at the median, {:.1} at worst (budget {} and {}{}); {:.2} s at the median, {:.2} s at worst",
+        costs.len(),
+        failures.len(),
+        growth[0],
+        growth[1],
+        BUDGET[0],
+        BUDGET[1],
+        if within { "" } else { ", exceeded" },
+        times[0],
+        times[1]
+    );
+    (text, within && failures.is_empty())
+}
+
+/// The median.
+fn middle(costs: &[Cost], of: impl Fn(&Cost) -> f64) -> f64 {
+    let mut values: Vec<f64> = costs.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(scalar: usize, vector: usize) -> Cost {
+        let (file, kernel) = ("f.metal".into(), "k".into());
+        Cost { file, kernel, instructions: [scalar, vector], object_bytes: 2048, seconds: [0.1, 0.2, 0.3] }
+    }
+
+    #[test]
+    fn the_budget_is_for_the_median_and_the_worst() {
+        let holds = |growths: &[usize]| {
+            let mut costs: Vec<Cost> = growths.iter().map(|growth| cost(10, growth * 10)).collect();
+            report(&mut costs, &[]).1
+        };
+        assert!(holds(&[1, 8, 40]) && !holds(&[1, 8, 41]) && !holds(&[1, 9, 9]));
+        assert!(!report(&mut [cost(1, 1)], &["f: killed".into()]).1);
+    }
+
+    #[test]
+    fn instructions_are_those_of_all_functions() {
+        let text =
+            "define void @f() {\n  %x = add i32 1, 2\n  ret void\n}\ndefine void @g() {\n  ret void\n}\n";
+        assert_eq!(instructions(text), 3);
+    }
+}

@@ -61,6 +61,8 @@ struct Request<'a> {
     cost: bool,
     /// Of all kernels instead of a sample.
     all: bool,
+    /// Of the kernels with this in their name.
+    kernels: Option<&'a str>,
     /// The corpora; all if empty.
     names: Vec<&'a str>,
 }
@@ -73,6 +75,7 @@ fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
             "--run" => request.run_only = true,
             "--cost" => request.cost = true,
             "--all" => request.all = true,
+            option if option.starts_with("--kernels=") => request.kernels = option.strip_prefix("--kernels="),
             "--checked" => (request.run_only, request.checked) = (true, true),
             name if sources::CORPORA.iter().any(|corpus| corpus.name == name) => request.names.push(name),
             option if option.starts_with("--") => bail!("unknown option {option}"),
@@ -121,7 +124,7 @@ fn cost(root: &Path, request: &Request) -> Result<()> {
     for corpus in sources::CORPORA {
         if request.names.is_empty() || request.names.contains(&corpus.name) {
             let folder = fetch::fetch(&root.join("corpora"), corpus)?;
-            let (more, failed) = cost::measure(corpus, &folder, request.all)?;
+            let (more, failed) = cost::measure(corpus, &folder, request.all, request.kernels)?;
             costs.extend(more);
             failures.extend(failed);
         }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked | --cost [--all]]
+usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked | --cost [--all | --kernels=PART]]
        | coverage [SELECTION...] | mutants [summary] [CRATE...] [--shard K/N] [--seed N] [--again] [--own-tests-only]
        | numerics [FUNCTION...] [--json] [--samples N]
   apple    build the Metal driver's tests for Apple's systems, on Linux; run what can be run
@@ -26,7 +26,7 @@ usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--j
   tidy     check the rules of the house
   corpus   compile published Metal sources, run kernels of them and write docs/compatibility.md;
            --run runs the kernels only, --checked likewise with bounds checks compiled in; --cost measures code size
-           and compilation time of a sample of kernels, or of --all, and holds the budget for them
+           and compilation time of a sample of kernels, of --all, or of those with PART in their name, and holds the budget for them
   coverage lines that the tests run, by crate; SELECTION as for `cargo nextest run`
   mutants  whether the tests notice faults put into the code, on a sample; goes on where it was stopped
   numerics measure the float functions on the CPU and write docs/numerics.md";

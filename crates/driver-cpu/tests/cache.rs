@@ -396,6 +396,19 @@ fn killed_when_it_hangs(flag: &str, script: &str, input: &str) {
 }
 
 #[test]
+fn a_kernel_that_takes_too_long_to_optimize_is_compiled_without() {
+    let place = with_trap("-O3", "while :; do :; done");
+    let (said, _) = place.run(&[("ELINVAR_COMPILE_TIMEOUT", "4")]);
+    assert_eq!(said, Place::new().run(&[]).0);
+    let calls = read_to_string(place.path("calls")).unwrap();
+    let levels = ["-O3", "-O0"].map(|level| calls.matches(&format!("clang -c {level} ")).count());
+    assert_eq!(levels, [1, 1], "{calls}");
+    // The result is kept; with another limit it is made again.
+    assert_eq!(place.run(&[("ELINVAR_COMPILE_TIMEOUT", "4")]).1, 0);
+    assert_ne!(place.run(&[("ELINVAR_COMPILE_TIMEOUT", "3")]).1, 0);
+}
+
+#[test]
 fn a_compiler_that_crashes_or_floods_is_reported() {
     for (script, said) in [
         ("kill -SEGV $$", "signal: 11"),

@@ -59,6 +59,9 @@ impl Generator {
     pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
         let key = key.program(&self.clang).text(&self.target.processor).number(self.target.lanes().into());
         let key = key.number(self.target.optimized.into()).text(self.machine);
+        // Within a larger limit, code that was made without optimization may be optimized.
+        let limits = Limits::from_env().unwrap_or_default();
+        let key = key.number(limits.time.as_millis() as u64).number(limits.memory);
         match &self.linker {
             Some(linker) => key.program(linker),
             None => key.text("clang links"),
@@ -112,20 +115,52 @@ impl Generator {
         Ok(folder.join(SHARED))
     }
 
-    /// Runs clang on IR text in a folder, with the option `-c` or `-S`.
+    /// Runs clang on IR text in a folder, with the option `-c` or `-S`. If it exceeds a limit, it is run again without optimization, which
+    /// takes time and memory in proportion to the text.
     fn compile(&self, folder: &Path, ir: &str, kind: &str, output: &str) -> Result<()> {
         let text = folder.join(TEXT);
         std::fs::write(&text, with_prelude(ir).as_bytes())
             .map_err(|error| Error::Environment(format!("cannot write {}: {error}", text.display())))?;
-        let mut compile = tool_in(folder, &self.clang)?;
+        let clang = |level: &str| {
+            let mut compile = tool_in(folder, &self.clang)?;
+            compile.args([kind, level, "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
+            compile.args(self.target.processor.split(' '));
+            if ir.len() > LONG_TEXT {
+                compile.args(FOR_LONG_TEXT);
+            }
+            compile.args(["-x", "ir"]).arg(&text).args(["-o", output]);
+            stage::timed("codegen", || run(compile))
+        };
         let level = if self.target.optimized { "-O3" } else { "-O0" };
-        compile.args([kind, level, "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
-        compile.args(self.target.processor.split(' '));
-        if ir.len() > LONG_TEXT {
-            compile.args(FOR_LONG_TEXT);
+        match clang(level) {
+            Err(Failed::Killed(why)) if self.target.optimized => {
+                tracing::warn!("compiled without optimization: {why}");
+                Ok(clang("-O0")?)
+            }
+            outcome => Ok(outcome?),
         }
-        compile.args(["-x", "ir"]).arg(&text).args(["-o", output]);
-        stage::timed("codegen", || run(compile))
+    }
+}
+
+/// Why a tool has not done its work, with its command line and its output.
+enum Failed {
+    /// It exceeded a limit.
+    Killed(String),
+    Other(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Killed(why) => Self::Environment(why),
+            Failed::Other(error) => error,
+        }
     }
 }
 
@@ -165,8 +200,8 @@ fn with_prelude(ir: &str) -> Cow<'_, str> {
     if needed { Cow::Owned(format!("{ir}\n{PRELUDE}")) } else { Cow::Borrowed(ir) }
 }
 
-/// Runs a tool. The error of a failure has its command line and its output.
-fn run(mut command: Command) -> Result<()> {
+/// Runs a tool.
+fn run(mut command: Command) -> Result<(), Failed> {
     let call = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
     let limits = Limits::from_env().map_err(Error::Environment)?;
     let why = match process::run(command.stdin(Stdio::null()), &limits) {
@@ -176,9 +211,9 @@ fn run(mut command: Command) -> Result<()> {
             format!("`{call}` failed ({}):\n{}", finished.status, said.trim_end())
         }
         Err(Failure::Start(error)) => format!("cannot run `{call}`: {error}"),
-        Err(Failure::Killed(why)) => format!("`{call}` {why}"),
+        Err(Failure::Killed(why)) => return Err(Failed::Killed(format!("`{call}` {why}"))),
     };
-    Err(Error::Environment(why))
+    Err(Error::Environment(why).into())
 }
 
 fn find_linker() -> Option<PathBuf> {

@@ -45,10 +45,15 @@ impl Cost {
 }
 
 /// The costs of a corpus' kernels, and what was not compiled, with the reason.
-pub(super) fn measure(corpus: &Corpus, folder: &Path, all: bool) -> anyhow::Result<(Vec<Cost>, Vec<String>)> {
+pub(super) fn measure(
+    corpus: &Corpus,
+    folder: &Path,
+    all: bool,
+    part: Option<&str>,
+) -> anyhow::Result<(Vec<Cost>, Vec<String>)> {
     let names = corpus.files(folder)?;
     let (mut costs, mut failures) = (Vec::new(), Vec::new());
-    for file in in_parallel(&names, |name| file(corpus, folder, name, all)) {
+    for file in in_parallel(&names, |name| file(corpus, folder, name, all, part)) {
         for one in file {
             match one {
                 Ok(cost) => costs.push(cost),
@@ -59,7 +64,13 @@ pub(super) fn measure(corpus: &Corpus, folder: &Path, all: bool) -> anyhow::Resu
     Ok((costs, failures))
 }
 
-fn file(corpus: &Corpus, folder: &Path, name: &str, all: bool) -> Vec<Result<Cost, String>> {
+fn file(
+    corpus: &Corpus,
+    folder: &Path,
+    name: &str,
+    all: bool,
+    part: Option<&str>,
+) -> Vec<Result<Cost, String>> {
     let compiler = run::source(corpus, folder, name).and_then(|source| {
         let target = Target::from_env().map_err(|error| error.to_string())?;
         Compiler::new(&Cache::off(), &source, target).map_err(|error| error.to_string())
@@ -70,7 +81,11 @@ fn file(corpus: &Corpus, folder: &Path, name: &str, all: bool) -> Vec<Result<Cos
     };
     let kernels = &compiler.declared().kernels;
     let options = PipelineOptions { constants: constants(&compiler.declared().constants), checked: false };
-    let chosen = if all { (0..kernels.len()).collect() } else { sample(kernels.len()) };
+    let chosen: Vec<usize> = match part {
+        Some(part) => (0..kernels.len()).filter(|i| kernels[*i].name.contains(part)).collect(),
+        None if all => (0..kernels.len()).collect(),
+        None => sample(kernels.len()),
+    };
     let of = |index: usize| {
         let kernel = &kernels[index].name;
         cost(&compiler, name, kernel, &options).map_err(|error| format!("{name}: `{kernel}`: {error}"))

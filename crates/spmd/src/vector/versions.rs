@@ -516,7 +516,8 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
 
     fn masked_edge(&mut self, m: &Masked, from: BlockId, to: BlockId, target: Target, lanes: &[Operand]) {
         let divergent = &self.emit.source.uniform.divergent;
-        let keep = m.masks.mixes(&m.cfg, divergent, to) || m.masks.gathers(&m.cfg, to);
+        let gathers = m.masks.gathers(&m.cfg, to);
+        let keep = gathers || m.masks.mixes(&m.cfg, divergent, to) && !is_first_edge(&m.cfg, from, to);
         self.edge(from, to, keep);
         self.add_pending(m, target, lanes);
     }
@@ -587,4 +588,12 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         }
         found
     }
+}
+
+/// Whether no edge into `to`, which is no loop's header, is run before the one from `from`. Then no lane's incoming values are stored
+/// yet, so that none have to be kept. A blend would make the slots live from one run of `to` to the next, and each join of paths in
+/// between would get a phi for each slot.
+fn is_first_edge(cfg: &Cfg, from: BlockId, to: BlockId) -> bool {
+    let first = cfg.predecessors[to.0 as usize].iter().min_by_key(|pred| cfg.position(**pred));
+    cfg.header_of(to).is_none() && first == Some(&from)
 }

@@ -309,8 +309,9 @@ fn integers_wrap_and_divisions_stay() {
 
 #[test]
 fn the_same_source_gives_the_same_text() {
-    let again = compile(MathMode::Fast).ir("reduce").unwrap();
-    assert!(PROGRAM.ir("reduce").unwrap() == again);
+    // The first kernel of each.
+    let [one, other] = [(); 2].map(|()| compile(MathMode::Fast).ir("reduce").unwrap());
+    assert!(one == other);
 }
 
 #[test]

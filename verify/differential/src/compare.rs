@@ -53,7 +53,7 @@ pub fn check(kernels: &[Kernel]) -> Vec<Outcome> {
     }
 }
 
-/// Run the kernel of a text that [`Kernel::source`] wrote, as its comment says, with vectors of every width.
+/// Run the kernel of a text that [`Kernel::source`] wrote, as its comment says, with vectors of every width, optimized and not.
 ///
 /// # Errors
 /// When the text does not compile or its first line is another.
@@ -66,17 +66,22 @@ pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
     };
     let shape = Shape { threads: [tx, ty, tz].map(|t| t as u32), group: [gx, gy, gz].map(|g| g as u32) };
     let setting =
-        |lanes| Setting { lanes, processor: None, optimized: true, checked: false, stoppable: false };
-    let case = |lanes| Case {
+        |lanes, optimized| Setting { lanes, processor: None, optimized, checked: false, stoppable: false };
+    let case = |(lanes, optimized)| Case {
         name: format!("k{seed}"),
         plain: None,
         shape,
         n: n as u32,
         seed,
-        setting: setting(lanes),
+        setting: setting(lanes, optimized),
     };
     let widths = [1, 2, 4, 8, 16, 32];
-    Ok(widths.into_iter().zip(run(text, &widths.map(case))?).collect())
+    let mut outcomes = Vec::new();
+    // One run of clang compiles all cases with the same options.
+    for optimized in [true, false] {
+        outcomes.extend(widths.into_iter().zip(run(text, &widths.map(|lanes| case((lanes, optimized))))?));
+    }
+    Ok(outcomes)
 }
 
 fn run(text: &str, cases: &[Case]) -> Result<Vec<Outcome>> {

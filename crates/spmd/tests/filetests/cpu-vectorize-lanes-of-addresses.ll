@@ -11,8 +11,9 @@ define void @__elinvar_entry(ptr %a, ptr %bins) {
 declare i32 @__elinvar_thread_position_in_threadgroup(i32)
 
 ; CHECK: load <8 x i8>
-; CHECK: to <1 x i64>
-; CHECK-NEXT: extractelement <1 x i64>
+; CHECK: store <8 x i8>
+; CHECK-NEXT: getelementptr i8
+; CHECK-NEXT: load i64
 ; CHECK-NEXT: trunc i64
 ; CHECK-NEXT: lshr i64
 ; CHECK: zext i8

@@ -234,15 +234,15 @@ impl Emit<'_, '_> {
                 return each.collect();
             }
         };
-        let (word, words) = (Type::Int(64), Type::vector(lanes * width / 64, Type::Int(64)));
-        let wide = self.wide(ty);
-        let vector = self.b.cast(CastOp::BitCast, wide, vector, words.clone());
+        // Through memory, which clang removes if it optimizes: without, LLVM 19 has wrong known bits for the words of a bitcast vector
+        // `~x & splat` (AVX-512), and drops the truncation of a lane.
+        let (word, wide) = (Type::Int(64), self.wide(ty));
+        let slot = self.slot(wide.clone());
+        self.b.store(wide, vector, slot.clone());
         let mut all = Vec::new();
         for index in 0..lanes * width / 64 {
-            let (vector, index) =
-                (Typed::new(words.clone(), vector), Typed::new(Type::I32, i32_const(index)));
-            let chunk: Operand =
-                self.b.value(word.clone(), None, Op::ExtractElement { vector, index }).into();
+            let place = self.b.gep(Type::I8, slot.clone(), Const::int(64, i128::from(8 * index)));
+            let chunk: Operand = self.b.load(word.clone(), place, None).into();
             for bit in (0..64).step_by(width as usize) {
                 let shifted = match bit {
                     0 => chunk.clone(),

@@ -197,7 +197,7 @@ impl Bench {
     pub fn run(self) -> Result<()> {
         let recorded = self.check.as_ref().map(|path| Record::open(path)).transpose()?;
         let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();
-        let mut outcomes = Vec::new();
+        let (mut outcomes, mut slower) = (Vec::new(), Vec::new());
         for Case { suite, name, work } in self.cases()? {
             let place = self.device.or(usual(suite));
             let known = places.iter().position(|(known, _)| *known == place);
@@ -219,12 +219,10 @@ impl Bench {
                     Work::Cuda(problem) => cuda::measure(context, problem),
                 };
                 let mut measured = measure()?;
-                for _ in 1..record::TRIES {
-                    let is_slower =
-                        |record: &Record| !record.slower(&name, context.threads, &measured).is_empty();
-                    if recorded.as_ref().is_some_and(is_slower) {
-                        measured = record::better(measured, measure()?);
-                    }
+                if let Some(recorded) = &recorded {
+                    let (last, row) = recorded.retry((&name, context.threads), measured, measure)?;
+                    measured = last;
+                    slower.push(row);
                 }
                 let (device, threads) = (context.device.clone(), context.threads);
                 outcomes.push(Outcome { device, suite, name: name.clone(), threads, measured });
@@ -240,7 +238,7 @@ impl Bench {
         if let Some(path) = &self.record {
             Record::open(path)?.update(&outcomes)?;
         }
-        recorded.map_or(Ok(()), |recorded| recorded.check(&outcomes))
+        recorded.map_or(Ok(()), |recorded| recorded.check(&outcomes, &slower))
     }
 
     fn cases(&self) -> Result<Vec<Case>> {

@@ -98,11 +98,11 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str, options: &PipelineOptions
     let signature = compiler.signature(kernel, options)?;
     let front = start.elapsed().as_secs_f64();
     let form = Form { group: Dim3::from(max_threads(&signature).min(THREADS)), stoppable: false };
-    let scalar = instructions(&compiler.ir(kernel, options)?);
+    let scalar = instructions(&compiler.ir(kernel, options)?)?;
     let start = Instant::now();
     let vector = compiler.vector_ir(kernel, options, form)?;
     let passes = start.elapsed().as_secs_f64();
-    let vector = instructions(&vector);
+    let vector = instructions(&vector)?;
     let start = Instant::now();
     let object = compiler.kernel(kernel, options, form)?;
     let code = (start.elapsed().as_secs_f64() - passes).max(0.0);
@@ -115,9 +115,9 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str, options: &PipelineOptions
     })
 }
 
-fn instructions(text: &str) -> usize {
-    let module = Module::parse(text).unwrap_or_default();
-    module.functions.iter().flat_map(|f| &f.blocks).map(|block| block.insts.len() + 1).sum()
+fn instructions(text: &str) -> Result<usize, Error> {
+    let module = Module::parse(text).map_err(|error| Error::Environment(error.to_string()))?;
+    Ok(module.functions.iter().flat_map(|f| &f.blocks).map(|block| block.insts.len() + 1).sum())
 }
 
 /// A report of the largest and slowest kernels, and whether the budget holds and every kernel was compiled.
@@ -194,6 +194,6 @@ mod tests {
     fn instructions_are_those_of_all_functions() {
         let text =
             "define void @f() {\n  %x = add i32 1, 2\n  ret void\n}\ndefine void @g() {\n  ret void\n}\n";
-        assert_eq!(instructions(text), 3);
+        assert_eq!(instructions(text).ok(), Some(3));
     }
 }

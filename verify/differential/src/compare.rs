@@ -65,21 +65,19 @@ pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
         bail!("`{line}` does not describe a launch");
     };
     let shape = Shape { threads: [tx, ty, tz].map(|t| t as u32), group: [gx, gy, gz].map(|g| g as u32) };
-    let setting =
-        |lanes, optimized| Setting { lanes, processor: None, optimized, checked: false, stoppable: false };
-    let case = |(lanes, optimized)| Case {
+    let case = |lanes, optimized| Case {
         name: format!("k{seed}"),
         plain: None,
         shape,
         n: n as u32,
         seed,
-        setting: setting(lanes, optimized),
+        setting: Setting { lanes, processor: None, optimized, checked: false, stoppable: false },
     };
     let widths = [1, 2, 4, 8, 16, 32];
     let mut outcomes = Vec::new();
     // One run of clang compiles all cases with the same options.
     for optimized in [true, false] {
-        outcomes.extend(widths.into_iter().zip(run(text, &widths.map(|lanes| case((lanes, optimized))))?));
+        outcomes.extend(widths.into_iter().zip(run(text, &widths.map(|lanes| case(lanes, optimized)))?));
     }
     Ok(outcomes)
 }

@@ -167,14 +167,18 @@ pub(crate) fn check_spaces(toolchain: &Toolchain, math: MathMode, text: &str) ->
         ["-fsyntax-only", "-ferror-limit=0", "-Xclang", "-fno-diagnostics-use-presumed-location"]
             .map(OsString::from),
     );
-    args.push("-isysroot".into());
-    args.push(headers.root().into());
-    match pch::header(toolchain, math)? {
-        Some(header) => args.extend(["-include-pch".into(), header.into()]),
-        None => args.extend(["-include".into(), DECLARATIONS.into()]),
-    }
+    args.extend(declarations(toolchain, math, &headers)?);
     args.push("-".into());
     run_in_headers_dir(toolchain, &args, text)
+}
+
+/// Flags that include the declarations, from their precompiled header if there is one.
+fn declarations(toolchain: &Toolchain, math: MathMode, headers: &Headers) -> Result<[OsString; 4]> {
+    let [flag, file] = match pch::header(toolchain, math)? {
+        Some(header) => ["-include-pch".into(), header.into()],
+        None => ["-include".into(), DECLARATIONS.into()],
+    };
+    Ok(["-isysroot".into(), headers.root().into(), flag, file])
 }
 
 /// The text without line markers of Elinvar's headers, whose paths differ between processes.

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use elinvar_driver::MathMode;
 use elinvar_driver::sync::Mutex;
 
-use crate::clang::headers::{DECLARATIONS, Headers};
+use crate::clang;
+use crate::clang::headers::Headers;
 use crate::clang::scratch::Scratch;
 use crate::clang::toolchain::Toolchain;
-use crate::clang::{self, pch};
 use crate::{Error, Result, stage};
 
 /// Most headers that one source has at a time; each takes a few megabytes in the temporary directory.
@@ -77,10 +77,7 @@ impl SourceHeaders {
 /// Precompile a source's rewritten text, without entries; `None` if clang cannot.
 pub(crate) fn make(toolchain: &Toolchain, math: MathMode, text: &str) -> Result<Option<SourceHeader>> {
     let headers = toolchain.headers()?;
-    let declarations: [OsString; 2] = match pch::header(toolchain, math)? {
-        Some(header) => ["-include-pch".into(), header.into()],
-        None => ["-include".into(), DECLARATIONS.into()],
-    };
+    let declarations = clang::declarations(toolchain, math, &headers)?;
     let made = SourceHeader { folder: clang::scratch(&[])?, _headers: headers.clone() };
     let mut args: Vec<OsString> = vec!["-x".into(), "c++-header".into()];
     args.extend(clang::language_flags(math));
@@ -88,7 +85,6 @@ pub(crate) fn make(toolchain: &Toolchain, math: MathMode, text: &str) -> Result<
         ["-fpch-instantiate-templates", "-Xclang", "-fno-diagnostics-use-presumed-location"]
             .map(OsString::from),
     );
-    args.extend(["-isysroot".into(), headers.root().into()]);
     args.extend(declarations);
     args.extend(["-o".into(), made.path().into(), "-".into()]);
     let run = || clang::run_in_headers_dir(toolchain, &args, text);

@@ -307,9 +307,8 @@ impl Emit<'_, '_> {
 }
 
 /// The instruction with other operands, and without flags that make results undefined.
-fn with_operands(op: &Op, operands: impl Iterator<Item = Operand>) -> Op {
+fn with_operands(op: &Op, mut operands: impl Iterator<Item = Operand>) -> Op {
     let mut op = op.clone();
-    let mut operands = operands;
     op.map_operands(|o| {
         if let Some(operand) = operands.next() {
             *o = operand;

@@ -1,5 +1,7 @@
-//! Interleaved accesses: groups of accesses with a constant stride over lanes, such as the components of a `float4` per thread. A
-//! group (*run*) becomes one contiguous access and shuffles.
+//! Interleaved accesses: groups of accesses whose lanes are constant differences apart. A group (*run*) becomes contiguous accesses and shuffles.
+//!
+//! With a constant stride over lanes, such as the components of a `float4` per thread, it is one access. With other differences, such as
+//! the elements of a simdgroup matrix, it is one for each of its [`ContiguousRows`], if these are few.
 //!
 //! The addresses of a run's members differ by constants less than the stride, and no other memory access is between them: loads
 //! are executed at the first member, stores at the last. Loads may have gaps, stores may not.
@@ -8,6 +10,8 @@ use std::collections::HashMap;
 
 use elinvar_ir::{BlockId, Inst, Op, Operand, Type, ValueId};
 
+use crate::analysis::contiguous_rows::ContiguousRows;
+use crate::analysis::lane_rows::{LaneRows, RowsOfValues};
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::{Offsets, Shape};
 use crate::kernel::Kernel;
@@ -23,14 +27,32 @@ const WIDEST_WITH_GAPS: i64 = 4;
 const FARTHEST: u64 = 1 << 40;
 /// Maximum size of a run over all lanes, in bytes.
 const LONGEST: i64 = 512;
+/// Differences of 32-bit indices are exact below this.
+const FARTHEST_IN_ROW: u64 = 1 << 31;
+/// Maximum distance of the members of a run without a stride, in elements.
+const WIDEST_WITHOUT_STRIDE: i64 = 4;
 
-/// Accesses of one type with a constant stride.
+/// How the addresses of the lanes differ.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Lanes {
+    /// A stride in bytes.
+    Stride(i64),
+    Rows(LaneRows),
+}
+
+/// Accesses of one type whose lanes differ by constants.
 #[derive(Debug, PartialEq)]
 pub(crate) struct InterleaveGroup {
-    /// Stride in bytes.
-    pub step: i64,
+    pub lanes: Lanes,
     /// Index of each member in the block, and its offset in bytes from the first in memory; in block order.
     pub members: Vec<(usize, i64)>,
+}
+
+impl InterleaveGroup {
+    /// Offsets of the members in bytes.
+    pub fn offsets(&self) -> Vec<i64> {
+        self.members.iter().map(|member| member.1).collect()
+    }
 }
 
 /// The runs of a kernel by the block and index where they are executed: the first of loads, the last of stores.
@@ -42,14 +64,20 @@ pub(crate) struct InterleaveGroups {
 }
 
 impl InterleaveGroups {
-    pub fn new(module: &elinvar_ir::Module, kernel: &Kernel, uniform: &Uniformity, lanes: u32) -> Self {
+    pub fn new(
+        module: &elinvar_ir::Module,
+        kernel: &Kernel,
+        uniform: &Uniformity,
+        rows: &RowsOfValues,
+        lanes: u32,
+    ) -> Self {
         let mut found = Self::default();
         if lanes == 1 {
             return found;
         }
         for block in kernel.function.block_ids() {
             let mut finder =
-                Finder { module, kernel, uniform, lanes, block, loads: Vec::new(), stores: None };
+                Finder { module, kernel, uniform, rows, lanes, block, loads: Vec::new(), stores: None };
             for (index, inst) in kernel.function.block(block).insts.iter().enumerate() {
                 finder.inst(index, inst, &mut found);
             }
@@ -78,7 +106,7 @@ impl InterleaveGroups {
 struct Open {
     root: ValueId,
     ty: Type,
-    step: i64,
+    lanes: Lanes,
     members: Vec<(usize, i64)>,
 }
 
@@ -89,11 +117,17 @@ impl Open {
         offsets().max().unwrap_or(0) + size - offsets().min().unwrap_or(0)
     }
 
-    fn takes(&self, root: ValueId, ty: &Type, offset: i64, size: i64) -> bool {
+    fn takes(&self, access: &Strided, ty: &Type) -> bool {
+        let Strided { root, offset, ref lanes, size } = *access;
+        let widest = match lanes {
+            Lanes::Stride(step) => *step,
+            Lanes::Rows(_) => WIDEST_WITHOUT_STRIDE * size,
+        };
         self.root == root
             && self.ty == *ty
+            && self.lanes == *lanes
             && (offset - self.members[0].1) % size == 0
-            && self.span_with(offset, size) <= self.step
+            && self.span_with(offset, size) <= widest
     }
 
     fn group(self) -> (InterleaveGroup, usize) {
@@ -102,7 +136,22 @@ impl Open {
         let mut distinct: Vec<i64> = members.iter().map(|m| m.1).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        (InterleaveGroup { step: self.step, members }, distinct.len())
+        (InterleaveGroup { lanes: self.lanes, members }, distinct.len())
+    }
+}
+
+/// An access with allowed offsets of the lanes.
+struct Strided {
+    root: ValueId,
+    /// Offset from the root, and size of an element, in bytes.
+    offset: i64,
+    size: i64,
+    lanes: Lanes,
+}
+
+impl Strided {
+    fn open(self, index: usize, ty: &Type) -> Open {
+        Open { root: self.root, ty: ty.clone(), lanes: self.lanes, members: vec![(index, self.offset)] }
     }
 }
 
@@ -110,6 +159,7 @@ struct Finder<'a> {
     module: &'a elinvar_ir::Module,
     kernel: &'a Kernel,
     uniform: &'a Uniformity,
+    rows: &'a RowsOfValues,
     lanes: u32,
     block: BlockId,
     loads: Vec<Open>,
@@ -122,30 +172,26 @@ impl Finder<'_> {
             Op::Load { ty, ptr, volatile: false, atomic: None, .. } => {
                 self.end_stores(found);
                 let general = inst.result.is_some_and(|r| self.uniform.of(r).pattern().is_none());
-                if general && let Some((root, offset, step, size)) = self.strided(&ptr.op, ty) {
-                    match self.loads.iter_mut().find(|open| open.takes(root, ty, offset, size)) {
-                        Some(open) => open.members.push((index, offset)),
-                        None => {
-                            let members = vec![(index, offset)];
-                            self.loads.push(Open { root, ty: ty.clone(), step, members });
-                        }
+                if general && let Some(access) = self.strided(&ptr.op, ty) {
+                    match self.loads.iter_mut().find(|open| open.takes(&access, ty)) {
+                        Some(open) => open.members.push((index, access.offset)),
+                        None => self.loads.push(access.open(index, ty)),
                     }
                 }
             }
             Op::Store { value, ptr, volatile: false, atomic: None, .. } => {
                 self.end_loads(found);
-                let Some((root, offset, step, size)) = self.strided(&ptr.op, &value.ty) else {
+                let Some(access) = self.strided(&ptr.op, &value.ty) else {
                     return self.end_stores(found);
                 };
-                let again = |open: &Open| open.members.iter().any(|m| m.1 == offset);
+                let again = |open: &Open| open.members.iter().any(|m| m.1 == access.offset);
                 match &mut self.stores {
-                    Some(open) if open.takes(root, &value.ty, offset, size) && !again(open) => {
-                        open.members.push((index, offset));
+                    Some(open) if open.takes(&access, &value.ty) && !again(open) => {
+                        open.members.push((index, access.offset));
                     }
                     _ => {
                         self.end_stores(found);
-                        let members = vec![(index, offset)];
-                        self.stores = Some(Open { root, ty: value.ty.clone(), step, members });
+                        self.stores = Some(access.open(index, &value.ty));
                     }
                 }
             }
@@ -163,18 +209,23 @@ impl Finder<'_> {
         }
     }
 
-    /// Root, offset, stride and size of an access, if its stride is allowed.
-    fn strided(&self, address: &Operand, ty: &Type) -> Option<(ValueId, i64, i64, i64)> {
+    /// The access, if the offsets of its lanes are allowed.
+    fn strided(&self, address: &Operand, ty: &Type) -> Option<Strided> {
         if !is_number(ty) {
             return None;
         }
         let size = ty.size_align(self.module).0 as i64;
-        let Shape::Lanes(pattern) = self.uniform.at(address, &Type::PTR, self.block).shape else {
-            return None;
+        let lanes = match self.uniform.at(address, &Type::PTR, self.block).shape {
+            Shape::Lanes(pattern) => match pattern.offsets {
+                Offsets::Linear(step) => {
+                    let fits = step % size == 0 && (2 * size..=WIDEST * size).contains(&step);
+                    Lanes::Stride((fits && step * i64::from(self.lanes) <= LONGEST).then_some(step)?)
+                }
+                table @ Offsets::Table(_) => Lanes::Rows(LaneRows::whole(&table, self.lanes)),
+            },
+            _ => Lanes::Rows(self.rows.at(self.uniform, address, &Type::PTR, self.block)?),
         };
-        let Offsets::Linear(step) = pattern.offsets else { return None };
-        let fits = step % size == 0 && step >= 2 * size && step <= WIDEST * size;
-        if !fits || step * i64::from(self.lanes) > LONGEST {
+        if matches!(&lanes, Lanes::Rows(rows) if rows.span() >= FARTHEST_IN_ROW) {
             return None;
         }
         let (mut root, mut offset) = (address.value()?, 0);
@@ -187,14 +238,21 @@ impl Finder<'_> {
             };
             (root, offset) = (*base, by.checked_add(offset).filter(|o| o.unsigned_abs() < FARTHEST)?);
         }
-        Some((root, offset, step, size))
+        Some(Strided { root, offset, size, lanes })
     }
 
     fn end_loads(&mut self, found: &mut InterleaveGroups) {
         for open in std::mem::take(&mut self.loads) {
-            let count = open.step / open.ty.size_align(self.module).0 as i64;
+            let size = open.ty.size_align(self.module).0 as i64;
             let (group, members) = open.group();
-            if count <= WIDEST_WITH_GAPS || members as i64 * 2 >= count {
+            let is_worthwhile = match &group.lanes {
+                Lanes::Stride(step) => {
+                    let count = step / size;
+                    count <= WIDEST_WITH_GAPS || members as i64 * 2 >= count
+                }
+                Lanes::Rows(rows) => ContiguousRows::of_loads(rows, &group.offsets(), size).is_some(),
+            };
+            if is_worthwhile {
                 found.add(self.block, group.members[0].0, group);
             }
         }
@@ -202,9 +260,13 @@ impl Finder<'_> {
 
     fn end_stores(&mut self, found: &mut InterleaveGroups) {
         let Some(open) = self.stores.take() else { return };
-        let count = open.step / open.ty.size_align(self.module).0 as i64;
+        let size = open.ty.size_align(self.module).0 as i64;
         let (group, members) = open.group();
-        if members as i64 == count {
+        let is_whole = match &group.lanes {
+            Lanes::Stride(step) => members as i64 == step / size,
+            Lanes::Rows(rows) => ContiguousRows::of_stores(rows, &group.offsets(), size).is_some(),
+        };
+        if is_whole {
             let last = group.members[group.members.len() - 1].0;
             found.add(self.block, last, group);
         }
@@ -235,14 +297,15 @@ mod tests {
         let layout = Layout::new([64, 1, 1], 8, false);
         let uniform =
             crate::analysis::Analyses::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
-        let found = InterleaveGroups::new(&module, &kernel, &uniform, 8);
+        let rows = RowsOfValues::new(&module, &kernel, &uniform, 8);
+        let found = InterleaveGroups::new(&module, &kernel, &uniform, &rows, 8);
         let mut all: Vec<_> = found.groups.into_iter().map(|((_, place), group)| (place, group)).collect();
         all.sort_unstable_by_key(|(place, _)| *place);
         all
     }
 
     fn group(place: usize, members: &[(usize, i64)]) -> (usize, InterleaveGroup) {
-        (place, InterleaveGroup { step: 12, members: members.to_vec() })
+        (place, InterleaveGroup { lanes: Lanes::Stride(12), members: members.to_vec() })
     }
 
     #[test]

@@ -233,10 +233,18 @@ impl Rules {
                 let low = b.constant.and_then(log2);
                 low.and_then(|k| self.low_bits(a, k)).or_else(|| both_uniform(p, q))
             }
+            // Of numbers that are not negative, as the unsigned operations.
+            BinaryOp::SDiv => {
+                let shift = non_negative(width, a, b).and_then(log2);
+                shift.and_then(|k| self.shifted(width, a, k)).or_else(|| both_uniform(p, q))
+            }
+            BinaryOp::SRem => {
+                let low = non_negative(width, a, b).and_then(log2);
+                low.and_then(|k| self.low_bits(a, k)).or_else(|| both_uniform(p, q))
+            }
             BinaryOp::And => {
-                let mask = |k: &Known| k.constant.and_then(|m| log2(m.wrapping_add(1)));
-                let low = mask(b).map(|k| (a, k)).or_else(|| mask(a).map(|k| (b, k)));
-                low.and_then(|(v, k)| self.low_bits(v, k)).or_else(|| both_uniform(p, q))
+                let mask = b.constant.map(|mask| (a, mask)).or_else(|| a.constant.map(|mask| (b, mask)));
+                mask.and_then(|(v, mask)| self.masked(v, mask)).or_else(|| both_uniform(p, q))
             }
             _ => both_uniform(p, q),
         };
@@ -287,6 +295,27 @@ impl Rules {
         Some(Pattern { offsets, loose: false, unwrapped: true, same: true, align: ZERO_ALIGN })
     }
 
+    /// `v & mask`.
+    fn masked(self, v: &Known, mask: u64) -> Option<Pattern> {
+        let p = v.pattern()?;
+        if p.is_uniform() {
+            return Some(Pattern::uniform(p.same, p.align.max(mask.trailing_zeros())));
+        }
+        if let Some(low) = log2(mask.wrapping_add(1)).and_then(|bits| self.low_bits(v, bits)) {
+            return Some(low);
+        }
+        // The bits of the offsets are below those of lane 0.
+        let below = 1_i64.checked_shl(p.align).filter(|below| *below > 0).unwrap_or(i64::MAX);
+        if p.loose || !(0..self.lanes).all(|lane| (0..below).contains(&p.offsets.at(lane))) {
+            return None;
+        }
+        let low = mask & (below - 1) as u64;
+        let high = mask & !low;
+        let offsets = p.offsets.map(self.lanes, |offset| offset & low as i64);
+        let align = if high == 0 { ZERO_ALIGN } else { high.trailing_zeros() };
+        Some(Pattern { offsets, loose: false, unwrapped: true, same: p.same || high == 0, align })
+    }
+
     /// Whether an `or` of the two is their sum, in all lanes.
     fn is_disjoint(self, a: &Known, b: &Known) -> bool {
         let below = |v: &Known, other: &Pattern| {
@@ -313,6 +342,8 @@ impl Rules {
             }
             BinaryOp::UDiv => a.max,
             BinaryOp::URem => a.max.min(b.max.saturating_sub(1).max(1)),
+            BinaryOp::SDiv if a.max.max(b.max) <= all / 2 => a.max,
+            BinaryOp::SRem if a.max.max(b.max) <= all / 2 => a.max.min(b.max.saturating_sub(1).max(1)),
             BinaryOp::LShr => match b.constant {
                 Some(k) if k < 64 => a.max >> k,
                 _ => a.max,
@@ -381,6 +412,11 @@ fn both_uniform(p: &Pattern, q: &Pattern) -> Option<Pattern> {
     (p.is_uniform() && q.is_uniform()).then(|| Pattern::uniform(p.same && q.same, 0))
 }
 
+/// The divisor of a signed division, if it is constant and neither operand is negative.
+fn non_negative(width: u32, a: &Known, b: &Known) -> Option<u64> {
+    b.constant.filter(|b| a.max.max(*b) <= largest(width) / 2)
+}
+
 /// The logarithm of a power of two.
 fn log2<T: TryFrom<u32>>(n: u64) -> Option<T> {
     n.is_power_of_two().then(|| T::try_from(n.trailing_zeros()).ok()).flatten()
@@ -446,6 +482,35 @@ mod tests {
         assert_eq!((pattern(&half).offsets.at(7), pattern(&half).offsets.at(8)), (0, 1));
         let odd = RULES.binary(BinaryOp::Add, 32, &thread(), &Known::constant(1));
         assert_eq!(RULES.binary(BinaryOp::And, 32, &odd, &Known::constant(7)).shape, Shape::Varying);
+        assert_eq!(RULES.binary(BinaryOp::And, 32, &odd, &Known::constant(12)).shape, Shape::Varying);
+    }
+
+    #[test]
+    fn any_bits_of_the_lane() {
+        let some = RULES.binary(BinaryOp::And, 32, &thread(), &Known::constant(0b10_0110));
+        let offsets: Vec<i64> = (0..16).map(|l| pattern(&some).offsets.at(l)).collect();
+        assert_eq!(offsets, [0, 0, 2, 2, 4, 4, 6, 6, 0, 0, 2, 2, 4, 4, 6, 6]);
+        // Lane 0 may have bit 5 set.
+        assert!(!pattern(&some).same && pattern(&some).align == 5 && pattern(&some).unwrapped);
+        let high = RULES.binary(BinaryOp::And, 32, &Known::uniform(true, 32), &Known::constant(0xffff_fff8));
+        assert_eq!((high.is_uniform(), pattern(&high).align), (true, 3));
+        let sum = RULES.binary(BinaryOp::Or, 32, &high, &some);
+        assert_eq!(sum.shape, Shape::Varying, "both have bit 5");
+        let sum = RULES.binary(BinaryOp::And, 32, &thread(), &Known::constant(6));
+        let sum = RULES.binary(BinaryOp::Or, 32, &high, &sum);
+        assert_eq!((pattern(&sum).offsets.at(7), pattern(&sum).offsets.at(8)), (6, 0));
+    }
+
+    #[test]
+    fn signed_division_of_numbers_that_are_not_negative() {
+        let quarter = RULES.binary(BinaryOp::SDiv, 32, &thread(), &Known::constant(4));
+        assert_eq!((pattern(&quarter).offsets.at(7), quarter.max), (1, 255));
+        let rest = RULES.binary(BinaryOp::SRem, 32, &thread(), &Known::constant(4));
+        assert_eq!((pattern(&rest).offsets.at(7), rest.max), (3, 3));
+        let any = Known { max: u64::from(u32::MAX), ..thread() };
+        assert_eq!(RULES.binary(BinaryOp::SDiv, 32, &any, &Known::constant(4)).shape, Shape::Varying);
+        let negative = Known::constant(0x8000_0000);
+        assert_eq!(RULES.binary(BinaryOp::SRem, 32, &thread(), &negative).shape, Shape::Varying);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use elinvar_ir::{Const, Function, Module, Op, Operand};
 
-use super::gather_scatter;
+use super::{gather_scatter, matrix_product};
 use crate::Error;
 use crate::analysis::stack_usage;
 use crate::kernel::Kernel;
@@ -32,7 +32,7 @@ pub(crate) fn module(input: &Module, kernel: &Kernel, function: Function) -> Res
         output.functions.push(callee);
     }
     output.functions.iter_mut().for_each(strip);
-    add_scattered(&mut output);
+    add_shared(&mut output);
     for function in &mut output.functions {
         let space = if function.suffix.is_empty() { "" } else { " " };
         function.suffix.push_str(&format!("{space}{}", stack_usage::PROBES));
@@ -53,8 +53,8 @@ fn strip(function: &mut Function) {
     }
 }
 
-/// Defines the gather and scatter functions that are called.
-fn add_scattered(output: &mut Module) {
+/// Defines the shared functions that are called: gathers, scatters, products of matrices.
+fn add_shared(output: &mut Module) {
     let mut found = BTreeMap::new();
     for inst in output.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
         if let Op::Call(call) = &inst.op
@@ -62,7 +62,8 @@ fn add_scattered(output: &mut Module) {
             && let Some(vector) =
                 call.args.first().map(|a| if inst.result.is_some() { &call.ret } else { &a.ty })
             && !found.contains_key(name)
-            && let Some(function) = gather_scatter::definition(name, vector)
+            && let Some(function) =
+                gather_scatter::definition(name, vector).or_else(|| matrix_product::definition(name))
         {
             found.insert(name.to_owned(), function);
         }

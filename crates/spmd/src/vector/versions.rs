@@ -242,6 +242,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         for (index, inst) in source.kernel.function.block(block).insts.iter().enumerate() {
             self.emit.instruction(index, inst);
         }
+        self.emit.call_products();
     }
 
     // The uniform version.

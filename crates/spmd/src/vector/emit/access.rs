@@ -121,12 +121,12 @@ impl Emit<'_, '_> {
     }
 
     /// A vector that was loaded as [`memory_type`], as its own type.
-    fn of_memory(&mut self, vector: Operand, ty: &Type) -> Operand {
+    pub(super) fn of_memory(&mut self, vector: Operand, ty: &Type) -> Operand {
         self.reinterpreted(vector, memory_type(ty), ty)
     }
 
     /// A vector as its [`memory_type`].
-    fn for_memory(&mut self, vector: Operand, ty: &Type) -> Operand {
+    pub(super) fn for_memory(&mut self, vector: Operand, ty: &Type) -> Operand {
         self.reinterpreted(vector, ty, memory_type(ty))
     }
 

@@ -51,7 +51,7 @@ impl Emit<'_, '_> {
         let vector = match function.op {
             GroupOp::Ballot => self.ballot(call, width),
             GroupOp::IsFirst => self.is_first(width),
-            GroupOp::MatrixMultiplyAccumulate => self.multiply_accumulate(call),
+            GroupOp::MatrixMultiplyAccumulate => return self.multiply_accumulate(call, result),
             GroupOp::BroadcastFirst if uniform => {
                 let vector = self.shared(call, 0);
                 let lane = self.first_lane(0);
@@ -115,7 +115,7 @@ impl Emit<'_, '_> {
     }
 
     /// An argument that other lanes read. Inactive lanes are frozen, so that code can branch on their values.
-    fn shared(&mut self, call: &Call, index: usize) -> Operand {
+    pub(super) fn shared(&mut self, call: &Call, index: usize) -> Operand {
         let vector = self.argument(call, index);
         if self.mask.is_none() {
             return vector;
@@ -135,7 +135,7 @@ impl Emit<'_, '_> {
         self.b.cast(CastOp::ZExt, from, vector, to).into()
     }
 
-    fn constant_argument(call: &Call, index: usize) -> Option<u32> {
+    pub(super) fn constant_argument(call: &Call, index: usize) -> Option<u32> {
         match &call.args.get(index)?.op {
             Operand::Const(c) => c.as_unsigned(16).map(|n| n as u32),
             Operand::Value(_) => None,
@@ -441,28 +441,6 @@ impl Emit<'_, '_> {
     fn shifted_up(&self, by: u32, width: u32) -> Vec<u32> {
         let lanes = self.lanes();
         (0..lanes).map(|l| if l % width >= by { l - by } else { lanes }).collect()
-    }
-
-    /// One element of each lane of an 8x8 multiply-add. Lane i holds row i / 16 * 4 + i / 2 % 4, and the two
-    /// columns from i / 8 % 2 * 4 + i % 2 * 2 on.
-    fn multiply_accumulate(&mut self, call: &Call) -> Operand {
-        let lane_of = |row: u32, column: u32| row / 4 * 16 + row % 4 * 2 + column / 4 * 8 + column % 4 / 2;
-        let (row, column) = (|l: u32| l / 16 * 4 + l / 2 % 4, |l: u32| l / 8 % 2 * 4 + l % 2 * 2);
-        let element = Self::constant_argument(call, 6).unwrap_or(0) as usize;
-        let a = [self.argument(call, 0), self.argument(call, 1)];
-        let b = self.argument(call, 2 + element);
-        let mut sum = self.argument(call, 4 + element);
-        let wide = self.wide(&Type::Float);
-        let name = format!("llvm.fma.{}", mangled(&Type::Float, self.lanes()));
-        for k in 0..8 {
-            let left: Vec<u32> = (0..self.lanes()).map(|l| lane_of(row(l), k)).collect();
-            let right: Vec<u32> = (0..self.lanes()).map(|l| lane_of(k, column(l))).collect();
-            let x = self.shuffle(&self.wide(&Type::Float), a[k as usize % 2].clone(), None, &left);
-            let y = self.shuffle(&self.wide(&Type::Float), b.clone(), None, &right);
-            let args = [(wide.clone(), x), (wide.clone(), y), (wide.clone(), sum)];
-            sum = self.b.call(wide.clone(), &name, &args).into();
-        }
-        sum
     }
 }
 

@@ -7,7 +7,7 @@ use elinvar_ir::{Call, CastOp, Const, Inst, Op, Operand, Type, Typed, ValueId};
 use super::value::clear_flags;
 use super::{Emit, Forms};
 use crate::analysis::index_narrowing::chain;
-use crate::intrinsic::Intrinsic;
+use crate::intrinsic::{GroupOp, Intrinsic};
 use crate::support::builder::call;
 use crate::support::ir::callee_name;
 use crate::support::vector_intrinsics::Elementwise;
@@ -15,6 +15,9 @@ use crate::support::vector_intrinsics::Elementwise;
 impl Emit<'_, '_> {
     /// Emits the instruction at `index` of the current block; phis have been emitted before.
     pub fn instruction(&mut self, index: usize, inst: &Inst) {
+        if !matches!(inst.op, Op::Call(_) | Op::Phi { .. }) {
+            self.call_products_for(&inst.op);
+        }
         match &inst.op {
             Op::Phi { .. } => {}
             Op::Load { .. } | Op::Store { .. } if self.in_interleave_group(index) => {}
@@ -31,8 +34,12 @@ impl Emit<'_, '_> {
     fn call_inst(&mut self, inst: &Inst, call: &Call) {
         let name = callee_name(call).unwrap_or_default();
         if let (Some(Intrinsic::Group(function)), Some(result)) = (Intrinsic::parse(name), inst.result) {
+            if function.op != GroupOp::MatrixMultiplyAccumulate {
+                self.call_products_for(&inst.op);
+            }
             return self.group_op(function, call, result);
         }
+        self.call_products_for(&inst.op);
         match Elementwise::of(call) {
             Some(_) => self.pure(inst),
             None => self.serial(inst),

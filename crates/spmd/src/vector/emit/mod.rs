@@ -12,9 +12,11 @@
 mod access;
 mod atomic;
 mod condition;
+mod copies;
 mod group_ops;
 mod instruction;
 mod interleaved;
+mod matrix_product;
 mod replicate;
 mod value;
 
@@ -25,12 +27,14 @@ use elinvar_ir::{BlockId, Const, Function, Inst, Module, Op, Operand, Type, Valu
 use crate::Options;
 use crate::analysis::interleaved_access::InterleaveGroups;
 use crate::analysis::lane_layout::Layout;
+use crate::analysis::lane_rows::RowsOfValues;
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::{Known, Shape};
 use crate::kernel::Kernel;
 use crate::support::builder::Builder;
 use crate::support::constants::Threadgroup;
 use crate::vector::gather_scatter::Gathers;
+use matrix_product::Matrices;
 
 /// The available forms of a value.
 #[derive(Clone, Default)]
@@ -50,6 +54,8 @@ pub(crate) struct Slots {
     left: HashMap<ValueId, Vec<Operand>>,
     /// Slots of the incoming values of phis.
     phis: HashMap<ValueId, Forms>,
+    /// Slots of simdgroup matrices.
+    matrices: Vec<Operand>,
 }
 
 /// Inputs of the emission, shared by all code of a kernel.
@@ -62,6 +68,8 @@ pub(crate) struct Source<'a> {
     pub threadgroup: Threadgroup,
     /// Instructions for gathers and scatters.
     pub gathers: Gathers,
+    /// Rows of lanes of values without a pattern.
+    pub rows: RowsOfValues,
     /// Interleaved accesses.
     pub interleave_groups: InterleaveGroups,
     /// Values used outside their block.
@@ -123,6 +131,7 @@ impl<'a> Source<'a> {
         }
         let params = function.params.iter().zip(&options.threadgroup_args).filter(|(_, is)| **is);
         let threadgroup_params = params.map(|(p, _)| p.value).collect();
+        let rows = RowsOfValues::new(module, kernel, uniform, layout.lanes);
         Self {
             module,
             kernel,
@@ -130,7 +139,8 @@ impl<'a> Source<'a> {
             layout,
             threadgroup: Threadgroup::default(),
             gathers: Gathers { has_instruction: options.gathers, lanes: layout.lanes },
-            interleave_groups: InterleaveGroups::new(module, kernel, uniform, layout.lanes),
+            interleave_groups: InterleaveGroups::new(module, kernel, uniform, &rows, layout.lanes),
+            rows,
             crossing,
             leaving,
             used: all_used,
@@ -186,6 +196,8 @@ pub(crate) struct Emit<'a, 'f> {
     pub given: HashMap<ValueId, Forms>,
     /// Values computed in the current block.
     local: HashMap<ValueId, Forms>,
+    /// Simdgroup matrices in memory in the current block.
+    matrices: Matrices,
     /// Whether the current code follows the block's on some paths only, so that values loaded there are
     /// not available on others.
     pub aside: bool,
@@ -211,6 +223,7 @@ impl<'a, 'f> Emit<'a, 'f> {
             slots,
             given,
             local: HashMap::new(),
+            matrices: Matrices::default(),
             aside: false,
             block: BlockId(0),
             mask: None,
@@ -220,6 +233,7 @@ impl<'a, 'f> Emit<'a, 'f> {
     /// Continues in `at`, with the code of `block` for the lanes of `mask`.
     pub fn begin(&mut self, block: BlockId, at: BlockId, mask: Option<Vec<Operand>>) {
         self.local.clear();
+        self.matrices = Matrices::default();
         self.aside = false;
         self.block = block;
         self.b.at = at;

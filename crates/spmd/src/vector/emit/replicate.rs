@@ -91,6 +91,9 @@ impl Emit<'_, '_> {
     }
 
     fn serial_part(&mut self, inst: &Inst, part: usize) -> Option<Operand> {
+        if self.mask.is_none() && self.copy_by_rows(inst, part) {
+            return None;
+        }
         if self.mask.is_none() && self.lanes() <= UNROLLED {
             return self.unrolled_part(inst, part);
         }

@@ -41,7 +41,8 @@ Suites:
   checks   vector_add_checked, matmul_naive_checked, matmul_naive_deadline
   cpu      whole kernels, with one thread and with all threads: saxpy_dram, saxpy_l2, matmul_naive,
            matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
-           histogram_threadgroup, gather, softmax, stencil3d, nbody
+           histogram_threadgroup, gather, softmax, stencil3d, nbody; if ELINVAR_CANDLE is set, matrix products
+           of the crate candle-metal-kernels: steel_f32_32x32, steel_f32_64x64, steel_f16_32x32, steel_f16_64x64
   cuda     whole kernels, launches, graphs and copies on an NVIDIA GPU
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
@@ -126,6 +127,14 @@ const CASES: &[(&str, &str, Run)] = &[
     ("candle", "candle_matmul_f16", cuda::matmul_f16),
 ];
 
+/// Kernels of the crate candle-metal-kernels in the `cpu` suite: name, function.
+const STEEL: [(&str, Run); 4] = [
+    ("steel_f32_32x32", cpu::steel::f32_32),
+    ("steel_f32_64x64", cpu::steel::f32_64),
+    ("steel_f16_32x32", cpu::steel::f16_32),
+    ("steel_f16_64x64", cpu::steel::f16_64),
+];
+
 /// A benchmark.
 struct Case {
     suite: &'static str,
@@ -138,6 +147,8 @@ enum Work {
     Once(Run),
     /// A kernel of the `cpu` suite, measured in every context.
     Kernel(cpu::Build),
+    /// As [`Work::Kernel`], by a function.
+    Steel(Run),
     /// Compilation of a kernel of the `cpu` suite.
     Compilation(cpu::Build),
     /// A kernel of the `cuda` suite.
@@ -160,7 +171,8 @@ fn cases() -> impl Iterator<Item = Case> {
     let on_gpu =
         |(name, problem): (&str, _)| Case { suite: "cuda", name: name.into(), work: Work::Cuda(problem) };
     let kernels = cpu::PROBLEMS.map(kernel).into_iter().chain(cuda::PROBLEMS.map(on_gpu));
-    CASES.iter().map(once).chain(cpu::PROBLEMS.map(compilation)).chain(kernels)
+    let steel = STEEL.map(|(name, run)| Case { suite: "cpu", name: name.into(), work: Work::Steel(run) });
+    CASES.iter().map(once).chain(cpu::PROBLEMS.map(compilation)).chain(kernels).chain(steel)
 }
 
 /// Context of a measurement.
@@ -210,10 +222,10 @@ impl Bench {
             };
             let contexts = &places[known].1;
             // The last context is the one with all threads.
-            let start = if matches!(work, Work::Kernel(_)) { 0 } else { contexts.len() - 1 };
+            let start = if matches!(work, Work::Kernel(_) | Work::Steel(_)) { 0 } else { contexts.len() - 1 };
             for context in &contexts[start..] {
                 let measure = || match work {
-                    Work::Once(run) => run(context),
+                    Work::Once(run) | Work::Steel(run) => run(context),
                     Work::Kernel(problem) => cpu::measure(context, problem),
                     Work::Compilation(problem) => compile::kernel(problem),
                     Work::Cuda(problem) => cuda::measure(context, problem),
@@ -256,6 +268,7 @@ impl Bench {
         let can = |case: &Case| match case.suite {
             "cuda" => gpus > if case.name == "cuda_peer" { 1 } else { 0 },
             "candle" => gpus > 0 && cuda::is_named(),
+            _ if matches!(case.work, Work::Steel(_)) => cuda::is_named(),
             _ if case.name == "launch_isolated" => cfg!(target_os = "linux"),
             _ => true,
         };
@@ -311,12 +324,13 @@ fn machine(outcomes: &[Outcome]) -> Value {
     })
 }
 
-/// Baselines that are unavailable on this machine, with the reason.
+/// Baselines and kernels that are unavailable on this machine, with the reason.
 fn absences(outcomes: &[Outcome]) -> Vec<(&'static str, String)> {
     let has = |suite| outcomes.iter().any(|outcome| outcome.suite == suite);
     let on_cpu = if has("cpu") { cpu::absences() } else { Vec::new() };
+    let steel = (has("cpu") && !cuda::is_named()).then(|| ("steel_*", "ELINVAR_CANDLE is not set".to_owned()));
     let nvrtc = (has("cuda") || has("candle")).then(cuda::absence).flatten().map(|why| ("nvrtc", why));
-    on_cpu.into_iter().chain(nvrtc).collect()
+    on_cpu.into_iter().chain(steel).chain(nvrtc).collect()
 }
 
 fn results(outcomes: &[Outcome]) -> Vec<Value> {

@@ -15,6 +15,7 @@ mod opencl;
 pub mod problem;
 mod reduce;
 mod softmax;
+pub mod steel;
 mod stencil;
 mod team;
 

@@ -5,7 +5,7 @@
 //! preserves subnormal numbers here. Without NVRTC this baseline is skipped and the output says so. Each result is verified
 //! against the baseline's before the measurement; then rounds are interleaved.
 
-mod candle;
+pub(super) mod candle;
 mod host;
 mod nvrtc;
 mod peer;

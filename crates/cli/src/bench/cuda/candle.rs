@@ -120,11 +120,40 @@ pub(in super::super) fn matmul_f16(context: &Context) -> Result<Measured> {
     matmul(context, "gemm_nn_f16_f16_64_64_16_1_2", [32, 2, 1], "peak_half", f16::from_f32, f64::from)
 }
 
+/// A kernel of `mlx_gemm.metal`, for one product of matrices whose sizes are multiples of the tiles'.
+pub(in super::super) fn matmul_kernel(device: &Device, name: &str) -> Result<Kernel> {
+    let constants =
+        [(10, false), (100, false), (110, false), (200, true), (201, true), (202, true), (300, false)];
+    let constants = constants.into_iter().fold(Constants::new(), |all, (index, value)| all.set(index, value));
+    Ok(library(device, "mlx_gemm.metal")?.kernel_with(name, &constants)?)
+}
+
+/// Its arguments for square matrices, by the length of their sides and that of a threadgroup's tile.
+pub(in super::super) fn matmul_arguments<T: Pod>(
+    device: &Device,
+    kernel: &Kernel,
+    (side, tile): (usize, usize),
+    [left, right]: [&Buffer<T>; 2],
+    product: &mut Buffer<T>,
+) -> Result<Vec<Arg>> {
+    let params = device.buffer_with_data(&[parameters(side as u64, tile as u64)])?;
+    let shape = device.buffer_with_data(&[1_i32])?;
+    let strides = device.buffer_with_data(&[(side * side) as u64; 2])?;
+    arguments(kernel, |argument| match argument {
+        "A" => Some(left.into()),
+        "B" => Some(right.into()),
+        "D" => Some((&mut *product).into()),
+        "params" => Some((&params).into()),
+        "batch_shape" => Some((&shape).into()),
+        "batch_strides" => Some((&strides).into()),
+        _ => None,
+    })
+}
+
 /// `GEMMParams` of `mlx_gemm.metal`, as words of 8 bytes.
-fn parameters() -> [u64; 9] {
-    let n = SIDE as u64;
+fn parameters(n: u64, tile: u64) -> [u64; 9] {
     let pair = |low: u64, high: u64| low | high << 32;
-    let tiles = n / 64;
+    let tiles = n / tile;
     // M and N, K and lda, ldb and ldd, the tiles, three strides between matrices, no swizzle and the steps of 16 along K, 1.
     [pair(n, n), pair(n, n), pair(n, n), pair(tiles, tiles), n * n, n * n, n * n, pair(0, n / 16), 1]
 }
@@ -138,10 +167,7 @@ fn matmul<T: Pod>(
     number: fn(T) -> f64,
 ) -> Result<Measured> {
     let device = gpu(context)?;
-    let constants =
-        [(10, false), (100, false), (110, false), (200, true), (201, true), (202, true), (300, false)];
-    let constants = constants.into_iter().fold(Constants::new(), |all, (index, value)| all.set(index, value));
-    let kernel = library(device, "mlx_gemm.metal")?.kernel_with(name, &constants)?;
+    let kernel = matmul_kernel(device, name)?;
     // Small integers: every sum is exact in any order, also in half.
     let matrix = |limit: u32| -> Vec<T> {
         scattered(SIDE * SIDE, limit).map(|v| of(v as f32 - (limit / 2) as f32)).collect()
@@ -149,18 +175,7 @@ fn matmul<T: Pod>(
     let (a, b) = (matrix(7), matrix(5));
     let (left, right) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
     let mut product: Buffer<T> = device.buffer(SIDE * SIDE)?;
-    let params = device.buffer_with_data(&[parameters()])?;
-    let shape = device.buffer_with_data(&[1_i32])?;
-    let strides = device.buffer_with_data(&[(SIDE * SIDE) as u64; 2])?;
-    let args = arguments(&kernel, |argument| match argument {
-        "A" => Some((&left).into()),
-        "B" => Some((&right).into()),
-        "D" => Some((&mut product).into()),
-        "params" => Some((&params).into()),
-        "batch_shape" => Some((&shape).into()),
-        "batch_strides" => Some((&strides).into()),
-        _ => None,
-    })?;
+    let args = matmul_arguments(device, &kernel, (SIDE, 64), [&left, &right], &mut product)?;
     let tiles = SIDE / 64;
     let threads = [tiles * group[0], tiles * group[1], group[2]];
     let ns = timed(device, &kernel, &Grid::threads(threads).group(group), &args)?;

@@ -328,7 +328,8 @@ fn machine(outcomes: &[Outcome]) -> Value {
 fn absences(outcomes: &[Outcome]) -> Vec<(&'static str, String)> {
     let has = |suite| outcomes.iter().any(|outcome| outcome.suite == suite);
     let on_cpu = if has("cpu") { cpu::absences() } else { Vec::new() };
-    let steel = (has("cpu") && !cuda::is_named()).then(|| ("steel_*", "ELINVAR_CANDLE is not set".to_owned()));
+    let steel =
+        (has("cpu") && !cuda::is_named()).then(|| ("steel_*", "ELINVAR_CANDLE is not set".to_owned()));
     let nvrtc = (has("cuda") || has("candle")).then(cuda::absence).flatten().map(|why| ("nvrtc", why));
     on_cpu.into_iter().chain(steel).chain(nvrtc).collect()
 }

@@ -3,6 +3,7 @@
 use elinvar_ir::{Const, Inst, Op, Operand, Type, Typed};
 
 use super::Emit;
+use super::replicate::UNROLLED;
 use crate::support::builder::{call, i32_const, i64_const};
 use crate::support::ir::callee_name;
 
@@ -12,7 +13,7 @@ const SMALL: u128 = 64;
 const LONGEST: u64 = 256;
 
 impl Emit<'_, '_> {
-    /// Emits a copy, if the instruction is one.
+    /// Emits a copy, if the instruction is one, and lanes are side by side.
     pub(super) fn copy_by_rows(&mut self, inst: &Inst, part: usize) -> bool {
         let Some((to, from, bytes)) = small_copy(&inst.op) else { return false };
         let rows = |typed: &Typed| self.source.rows.at(self.source.uniform, &typed.op, &typed.ty, self.block);
@@ -32,6 +33,9 @@ impl Emit<'_, '_> {
                 Some((_, length)) if *length + bytes <= LONGEST && follows(lane as usize) => *length += bytes,
                 _ => runs.push((lane, bytes)),
             }
+        }
+        if runs.len() as u32 > UNROLLED.min(self.lanes() - 1) {
+            return false;
         }
         let lanes: Vec<u32> = runs.iter().map(|run| run.0).collect();
         let to = self.addresses_of(&to, &lanes, part);

@@ -7,7 +7,7 @@ use super::{Emit, Forms};
 use crate::support::builder::i32_const;
 
 /// Maximum number of lanes for which replicated code is unrolled, if all are active.
-const UNROLLED: u32 = 16;
+pub(super) const UNROLLED: u32 = 16;
 
 impl Emit<'_, '_> {
     /// Executes an instruction for each active lane, in order.

@@ -116,7 +116,11 @@ impl Pack {
         seen: &Seen<'_>,
         mut pack: impl FnMut(&str, &PipelineOptions) -> elinvar::Result<()>,
     ) -> Result<Vec<String>> {
-        let plain = PipelineOptions { constants: seen.constants.clone(), checked: false };
+        let plain = PipelineOptions {
+            constants: seen.constants.clone(),
+            checked: false,
+            ..PipelineOptions::default()
+        };
         let mut packed = Vec::new();
         let wanted = |kernel: &&Signature| self.kernels.is_empty() || self.kernels.contains(&kernel.name);
         for kernel in seen.kernels.iter().filter(wanted) {

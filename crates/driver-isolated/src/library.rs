@@ -7,11 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use elinvar_cache::Cache;
-use elinvar_driver::sync::{Mutex, OnceLock, RwLock};
+use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{
     Diagnostic, Dim3, Error, FunctionConstant, Library, Packed, Pipeline, PipelineOptions, Result, Signature,
     Source, UnsupportedKernel,
 };
+
+use elinvar_native::{BySize, Made};
 
 use crate::device::Core;
 use crate::inner::{Code, SpecializedKernel};
@@ -73,9 +75,7 @@ pub(crate) struct IsolatedPipeline {
     /// The pipeline of code that can be stopped in loops.
     stoppable: OnceLock<Arc<IsolatedPipeline>>,
     /// Its code, by the threadgroup sizes that have been accepted.
-    ready: RwLock<HashMap<Dim3, Arc<Function>>>,
-    /// Held by the one thread that builds a size.
-    building: Mutex<()>,
+    code: BySize<Arc<Function>>,
 }
 
 /// A kernel's code, for one threadgroup size or for all, as workers load it.
@@ -160,30 +160,30 @@ impl IsolatedPipeline {
         whole: Option<Whole>,
         is_stoppable: bool,
     ) -> Self {
-        let (core, stoppable, ready, building) =
-            (core.clone(), OnceLock::new(), RwLock::default(), Mutex::default());
-        Self { core, kernel, whole, is_stoppable, stoppable, ready, building }
+        let max_threads = whole.as_ref().map_or_else(|| kernel.max_threads(), |whole| whole.max_threads);
+        let function = whole.as_ref().map(|whole| whole.function.clone());
+        let (to, of) = (core.clone(), kernel.clone());
+        let code = BySize::new(move |group, optimize| {
+            of.expect_group(group, max_threads)?;
+            if let Some(whole) = &function {
+                return Ok(Made { code: whole.clone(), optimized: true, optimizable: false });
+            }
+            let Made { code, optimized, optimizable } = of.for_size(group, is_stoppable, optimize)?;
+            let function = Function::new(&to, &of, code, Some(group), is_stoppable);
+            function.load()?;
+            Ok(Made { code: Arc::new(function), optimized, optimizable })
+        });
+        let (core, stoppable) = (core.clone(), OnceLock::new());
+        Self { core, kernel, is_stoppable, whole, stoppable, code }
     }
 
     /// The kernel for this threadgroup size, which [`Pipeline::prepare`] has built.
     pub(crate) fn function(&self, group: Dim3) -> Result<Arc<Function>> {
-        let function = self.ready.read().get(&group).cloned();
+        let function = self.code.get(group).map(|function| (*function).clone());
         function.ok_or_else(|| {
             let (name, Dim3 { x, y, z }) = (&self.kernel.signature().name, group);
             Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
         })
-    }
-
-    /// Its code for a threadgroup size, loaded.
-    fn make(&self, group: Dim3) -> Result<Arc<Function>> {
-        self.kernel.expect_group(group, self.max_threads_per_threadgroup())?;
-        if let Some(whole) = &self.whole {
-            return Ok(whole.function.clone());
-        }
-        let packed = self.kernel.for_size(group, self.is_stoppable)?;
-        let function = Function::new(&self.core, &self.kernel, packed, Some(group), self.is_stoppable);
-        function.load()?;
-        Ok(Arc::new(function))
     }
 }
 
@@ -197,16 +197,15 @@ impl Pipeline for IsolatedPipeline {
     }
 
     fn prepare(&self, group: Dim3) -> Result<()> {
-        if self.ready.read().contains_key(&group) {
-            return Ok(());
-        }
-        let _mine = self.building.lock();
-        if self.ready.read().contains_key(&group) {
-            return Ok(());
-        }
-        let function = self.make(group)?;
-        self.ready.write().insert(group, function);
-        Ok(())
+        self.code.prepare(group)
+    }
+
+    fn optimize(&self, group: Dim3) -> Result<()> {
+        self.code.optimize(group)
+    }
+
+    fn is_optimized(&self, group: Dim3) -> Option<bool> {
+        self.code.is_optimized(group)
     }
 
     fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {

@@ -213,6 +213,21 @@ pub trait Pipeline: Send + Sync + Any {
     /// `Compile`; `Unsupported` with the source line; `InvalidArgument` for a size above the limit.
     fn prepare(&self, group: Dim3) -> Result<()>;
 
+    /// Waits until optimized code for threadgroups of this size is ready; later dispatches use it. As [`Pipeline::prepare`] by default.
+    /// If optimization exceeds a resource limit of the compiler, the code remains unoptimized. No effect for [`Tier::Quick`](crate::Tier::Quick).
+    ///
+    /// # Errors
+    /// As [`Pipeline::prepare`].
+    fn optimize(&self, group: Dim3) -> Result<()> {
+        self.prepare(group)
+    }
+
+    /// Whether a dispatch with threadgroups of this size would run optimized code; `None` if the size has not been prepared. `Some(true)`
+    /// by default, for devices with one tier of code.
+    fn is_optimized(&self, _group: Dim3) -> Option<bool> {
+        Some(true)
+    }
+
     /// A variant of the kernel that [`Queue::stop`] can end within loops, for work with a deadline. `None` if there is no other
     /// variant, or the device does not support it.
     fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {

@@ -5,9 +5,10 @@
 
 use elinvar_cache::{Cache, Key};
 use elinvar_code::{Bundle, Declared, check_group, kernel_key};
-use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source};
+use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, Tier};
 
-use crate::compiler::{Compiler, Form};
+use crate::by_size::Made;
+use crate::compiler::{Compiler, Form, Loaded};
 use crate::object::Object;
 use crate::target::{NATIVE, Target};
 
@@ -77,30 +78,33 @@ impl Library {
         options: &PipelineOptions,
         form: Form,
         load: impl Fn(&[u8]) -> Result<T>,
-    ) -> Result<(T, Object)> {
+    ) -> Result<Loaded<T>> {
         match &self.from {
             From::Compiler(compiler) => compiler.kernel_with(name, options, form, load),
             From::Bundle(bundle, _) => {
                 let object = object_of(bundle, &self.source, name, options, form)?;
-                Ok((load(&object.bytes)?, object))
+                Ok(Loaded { loaded: load(&object.bytes)?, object, optimizable: false })
             }
         }
     }
 
-    /// Packs one kernel in one form, so that another process of this machine can create a pipeline from it without a compiler.
+    /// Packs one kernel in one form, so that another process of this machine can create a pipeline from it without a compiler. Also returns
+    /// [`Loaded::optimizable`] and whether the code is optimized.
     ///
     /// # Errors
     /// As [`Library::kernel_with`].
-    pub fn pack(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Packed> {
+    pub fn pack(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Made<Packed>> {
         let (signature, source) = (self.signature(name, options)?, &self.source);
         check_group(&signature, form.group)?;
-        let ((), object) = self.kernel_with(name, options, form, |_| Ok(()))?;
+        let Loaded { object, optimizable, .. } = self.kernel_with(name, options, form, |_| Ok(()))?;
+        let optimized = object.optimized;
         let mut bundle = Bundle::default();
         let declared = Declared { kernels: vec![signature.clone()], ..Declared::default() };
         bundle.insert_source(source, &Ok(declared));
         bundle.insert(&signature_key(source, name, options), &Ok(signature));
         bundle.insert(&object_key(source, name, options, NATIVE, form), &Ok(object));
-        Ok(Packed { bundle: bundle.to_bytes().into(), key: source.identity() })
+        let code = Packed { bundle: bundle.to_bytes().into(), key: source.identity() };
+        Ok(Made { code, optimized, optimizable })
     }
 }
 
@@ -127,13 +131,14 @@ impl Compiler {
         groups: &[Dim3],
         bundle: &mut Bundle,
     ) -> Result<()> {
+        let options = &PipelineOptions { tier: Tier::Optimized, ..options.clone() };
         let signature = self.signature(name, options)?;
         bundle.insert(&signature_key(self.source(), name, options), &Ok(signature));
         for group in groups {
             for stoppable in [false, true] {
                 let form = Form { group: *group, stoppable };
                 let object = self.kernel(name, options, form);
-                let key = object_key(self.source(), name, options, self.target().level(), form);
+                let key = object_key(self.source(), name, options, self.target().processor_name(), form);
                 bundle.insert(&key, &object);
                 object?;
             }
@@ -203,9 +208,10 @@ mod tests {
         for stoppable in [false, true] {
             let made = compiler.kernel("k", &options, form(8, stoppable)).unwrap();
             let packed = library.kernel_with("k", &options, form(8, stoppable), |_| Ok(()));
-            assert_eq!(packed.unwrap().1, made);
+            assert_eq!(packed.unwrap().object, made);
         }
-        let absent = library.kernel_with("k", &options, form(16, false), |_| Ok(())).unwrap_err().to_string();
+        let absent =
+            library.kernel_with("k", &options, form(16, false), |_| Ok(())).err().unwrap().to_string();
         assert!(absent.contains("no kernel `k` for threadgroups of 16x1x1"), "{absent}");
         let checked = PipelineOptions { checked: true, ..options };
         assert!(library.signature("k", &checked).unwrap_err().to_string().contains("with bounds checks"));
@@ -215,23 +221,23 @@ mod tests {
     fn a_level_that_no_machine_has_is_refused() {
         let error = Target::of("z80").unwrap_err().to_string();
         assert!(error.starts_with("unsupported level `z80`; this machine supports `"), "{error}");
-        assert!(Target::levels().iter().all(|level| Target::of(level).unwrap().level() == *level));
+        assert!(Target::levels().iter().all(|level| Target::of(level).unwrap().processor_name() == *level));
     }
 
     #[test]
     fn a_kernel_for_another_process_is_packed_from_text_and_from_a_bundle() {
         let options = PipelineOptions::default();
         let compiled = Library::new(&Cache::off(), &Source::msl(TEXT), Target::from_env().unwrap()).unwrap();
-        let bundled = library(compiled.pack("k", &options, form(8, false)).unwrap());
-        let again = library(bundled.pack("k", &options, form(8, false)).unwrap());
+        let bundled = library(compiled.pack("k", &options, form(8, false)).unwrap().code);
+        let again = library(bundled.pack("k", &options, form(8, false)).unwrap().code);
         let object = |library: &Library, threads| -> Result<Object> {
-            Ok(library.kernel_with("k", &options, form(threads, false), |_| Ok(()))?.1)
+            Ok(library.kernel_with("k", &options, form(threads, false), |_| Ok(()))?.object)
         };
         for library in [&bundled, &again] {
             assert_eq!(object(library, 8).unwrap(), object(&compiled, 8).unwrap());
             assert!(object(library, 16).unwrap_err().to_string().contains("16x1x1"));
         }
-        let error = bundled.pack("k", &options, form(2048, false)).unwrap_err().to_string();
+        let error = bundled.pack("k", &options, form(2048, false)).err().unwrap().to_string();
         assert!(error.contains("1 to 1024 threads"), "{error}");
     }
 }

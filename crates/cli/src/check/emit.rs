@@ -6,7 +6,7 @@
 use clap::ValueEnum;
 use elinvar::{Dim3, Error, Signature, Source};
 use elinvar_code::{Declared, max_threads};
-use elinvar_driver::{Constant, PipelineOptions};
+use elinvar_driver::{Constant, PipelineOptions, Tier};
 use elinvar_native::Form;
 use elinvar_ptx::Constants;
 
@@ -119,7 +119,8 @@ pub fn print(
     warnings.iter().for_each(|warning| report.note(warning));
     report.constants = declared.clone();
     let own = constants.iter().filter(|given| declared.iter().any(|known| is(known, given)));
-    let options = PipelineOptions { constants: own.cloned().collect(), checked: false };
+    let options =
+        PipelineOptions { constants: own.cloned().collect(), checked: false, tier: Tier::Optimized };
     let wanted = |name: &str| kernel.is_none_or(|kernel| kernel == name);
     for kernel in kernels.iter().filter(|kernel| wanted(&kernel.name)) {
         match code(&compiler, emit, kernel, &options, group) {

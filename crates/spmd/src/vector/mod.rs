@@ -6,6 +6,7 @@ pub(crate) mod emit;
 pub(crate) mod gather_scatter;
 pub(crate) mod iterations;
 pub(crate) mod linearize;
+mod mem2reg;
 pub(crate) mod output;
 pub(crate) mod pipeline;
 pub(crate) mod prologue;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use elinvar_ir::{Module, verify};
 
 use super::workgroup::{self, Inputs, WorkgroupFunction};
-use super::{output, safepoints, soa_private_arrays, unroll_and_jam};
+use super::{mem2reg, output, safepoints, soa_private_arrays, unroll_and_jam};
 use crate::analysis::lane_layout::Layout;
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
@@ -19,7 +19,7 @@ use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
     bfloat_as_i16, fix_irreducible, hoist_invariant_loads, legalize_division, lower_bfloat,
-    lower_f16_conversions, lower_intrinsics, scalarize,
+    lower_f16_conversions, lower_fast_math, lower_intrinsics, scalarize,
 };
 use crate::{Error, Options, Target};
 
@@ -28,7 +28,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 18] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 20] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -109,6 +109,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             lower_bfloat,
             "lower-intrinsics",
             "bfloat values are i16, and computed with in float",
+        ),
+        (
+            "lower-fast-math",
+            K,
+            K,
+            ControlFlow,
+            always,
+            lower_fast_math,
+            "lower-bfloat",
+            "no fast-math flags: contraction is decided",
         ),
         (
             "hoist-invariant-loads",
@@ -199,6 +209,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             safepoints,
             "vectorize",
             "loops of callees poll the stop byte",
+        ),
+        (
+            "mem2reg",
+            W,
+            W,
+            Nothing,
+            always,
+            mem2reg,
+            "vectorize",
+            "stack slots that only loads and stores use are SSA values; no dead code",
         ),
         ("link", W, T, Nothing, always, link, "vectorize", "a module of its own that defines all it names"),
     ];
@@ -365,6 +385,11 @@ fn lower_bfloat(state: &mut State<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+fn lower_fast_math(state: &mut State<'_>) -> Result<(), Error> {
+    state.kernel()?.1.functions_mut().for_each(lower_fast_math::lower);
+    Ok(())
+}
+
 fn hoist_invariant_loads(state: &mut State<'_>) -> Result<(), Error> {
     let options = state.options;
     let (module, kernel, _) = state.kernel()?;
@@ -469,6 +494,13 @@ fn safepoints(state: &mut State<'_>) -> Result<(), Error> {
         && let Some(stop) = &workgroup.stop
     {
         safepoints::insert(&mut workgroup.function, stop, &mut kernel.callees);
+    }
+    Ok(())
+}
+
+fn mem2reg(state: &mut State<'_>) -> Result<(), Error> {
+    if let Code::Workgroup(_, workgroup) = &mut state.code {
+        mem2reg::promote(&mut workgroup.function);
     }
     Ok(())
 }

@@ -51,6 +51,7 @@ mod soundness;
 mod sources;
 mod streams;
 mod templates;
+mod tiers;
 mod types;
 mod values;
 mod vectors;
@@ -175,6 +176,7 @@ pub fn cases() -> Vec<Case> {
         layout::CASES,
         program_scope::CASES,
         constants::CASES,
+        tiers::CASES,
         integers::CASES,
         simdgroups::CASES,
         simdgroup_kernels::CASES,

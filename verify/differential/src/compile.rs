@@ -152,7 +152,7 @@ fn build(
         let now: Vec<(usize, &Compiled)> = now;
         let (text, symbols) = module::together(now.iter().map(|(_, made)| made.ir.as_str()));
         let generator = Generator::new(clang, setting.target());
-        let (built, _) = generator.object_with(&text, |bytes| Code::all_from_bytes(bytes, &symbols))?;
+        let built = Code::all_from_bytes(&generator.object(&text)?, &symbols)?;
         for ((at, _), code) in now.iter().zip(built) {
             codes[*at] = Some(code);
         }

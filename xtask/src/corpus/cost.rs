@@ -1,16 +1,18 @@
 //! `cargo xtask corpus --cost`: the size of kernels' code, and the time that compiling them takes, for this machine's processor.
 //!
 //! The first launch waits for the code of its tier, which is unoptimized if optimization is costly; then optimized code is made, too. No cache
-//! is used. A kernel's growth is the number of instructions of its vectorized function divided by that of its scalar code. The budget for it
-//! holds over all measured kernels: the sample, or with `--all` every kernel.
+//! is used. A kernel's growth is the number of instructions of its vectorized function, without those of an empty kernel's (the loops over
+//! threadgroups and vectors), divided by that of its scalar code. The budget for it holds over all measured kernels: the sample, or with
+//! `--all` every kernel.
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use elinvar_cache::Cache;
 use elinvar_code::max_threads;
-use elinvar_driver::{Dim3, Error, PipelineOptions, Tier};
+use elinvar_driver::{Dim3, Error, PipelineOptions, Source, Tier};
 use elinvar_ir::Module;
 use elinvar_native::{Compiler, Form, Target};
 
@@ -129,7 +131,7 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str, options: &PipelineOptions
     let start = Instant::now();
     let vector = compiler.vector_ir(kernel, options, form)?;
     let passes = start.elapsed().as_secs_f64();
-    let vector = instructions(&vector)?;
+    let vector = instructions(&vector)?.saturating_sub(empty());
     let code = |tier| {
         let (start, options) = (Instant::now(), PipelineOptions { tier, ..options.clone() });
         let made = compiler.kernel_with(kernel, &options, form, |_| Ok(()))?;
@@ -152,6 +154,18 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str, options: &PipelineOptions
         seconds: [front, passes, seconds],
         later,
     })
+}
+
+/// Number of instructions of an empty kernel's vectorized function.
+fn empty() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    let count = || {
+        let source = Source::msl("kernel void empty(device float* x) {}");
+        let compiler = Compiler::new(&Cache::off(), &source, Target::from_env()?)?;
+        let form = Form { group: Dim3::from(THREADS), stoppable: false };
+        instructions(&compiler.vector_ir("empty", &PipelineOptions::default(), form)?)
+    };
+    *COUNT.get_or_init(|| count().unwrap_or_default())
 }
 
 fn instructions(text: &str) -> Result<usize, Error> {

@@ -11,13 +11,12 @@ use elinvar_ir::{BlockId, Const, Dominators, Function, Inst, Op, Operand, Type, 
 use crate::support::ir::callee_name;
 use crate::support::vector_intrinsics::is_elementwise;
 
-/// Promotes the slots of `function`, and removes dead code.
+/// Promotes the slots of `function`.
 pub(crate) fn promote(function: &mut Function) {
     let slots = slots(function);
     if !slots.is_empty() {
         Promotion::new(function, slots).run();
     }
-    remove_dead_code(function);
 }
 
 /// The slots that can be promoted: address and type, in the order of the text.
@@ -244,7 +243,7 @@ impl<'f> Promotion<'f> {
 }
 
 /// Removes instructions without effects whose results no live instruction uses.
-fn remove_dead_code(function: &mut Function) {
+pub(crate) fn remove_dead_code(function: &mut Function) {
     let mut definitions: HashMap<ValueId, (usize, usize)> = HashMap::new();
     let mut live: HashSet<ValueId> = HashSet::new();
     let mut todo: Vec<ValueId> = Vec::new();
@@ -279,7 +278,7 @@ fn remove_dead_code(function: &mut Function) {
 }
 
 /// Whether an operation has no effect but its result.
-fn is_removable(op: &Op) -> bool {
+pub(crate) fn is_removable(op: &Op) -> bool {
     match op {
         Op::Load { volatile, atomic, .. } => !volatile && atomic.is_none(),
         Op::Call(call) => {
@@ -300,6 +299,7 @@ mod tests {
     fn promoted(text: &str) -> Vec<String> {
         let mut module = Module::parse(text).unwrap();
         promote(&mut module.functions[0]);
+        remove_dead_code(&mut module.functions[0]);
         verify(&module).unwrap();
         module.functions[0].to_string().lines().map(|line| line.trim().to_owned()).collect()
     }

@@ -1,6 +1,7 @@
 //! The CPU back end: SPMD vectorization of one thread's code to a function over threadgroups.
 
 pub(crate) mod barrier_context;
+mod early_cse;
 pub(crate) mod early_exit;
 pub(crate) mod emit;
 pub(crate) mod gather_scatter;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use elinvar_ir::{Module, verify};
 
 use super::workgroup::{self, Inputs, WorkgroupFunction};
-use super::{mem2reg, output, safepoints, soa_private_arrays, unroll_and_jam};
+use super::{early_cse, mem2reg, output, safepoints, soa_private_arrays, unroll_and_jam};
 use crate::analysis::lane_layout::Layout;
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
@@ -28,7 +28,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 20] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 21] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -218,7 +218,17 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             always,
             mem2reg,
             "vectorize",
-            "stack slots that only loads and stores use are SSA values; no dead code",
+            "stack slots that only loads and stores use are SSA values",
+        ),
+        (
+            "early-cse",
+            W,
+            W,
+            ControlFlow,
+            always,
+            early_cse,
+            "mem2reg",
+            "no pure operation is dominated by an equal one; no dead code",
         ),
         ("link", W, T, Nothing, always, link, "vectorize", "a module of its own that defines all it names"),
     ];
@@ -501,6 +511,14 @@ fn safepoints(state: &mut State<'_>) -> Result<(), Error> {
 fn mem2reg(state: &mut State<'_>) -> Result<(), Error> {
     if let Code::Workgroup(_, workgroup) = &mut state.code {
         mem2reg::promote(&mut workgroup.function);
+    }
+    Ok(())
+}
+
+fn early_cse(state: &mut State<'_>) -> Result<(), Error> {
+    if let Code::Workgroup(_, workgroup) = &mut state.code {
+        early_cse::eliminate(&mut workgroup.function);
+        mem2reg::remove_dead_code(&mut workgroup.function);
     }
     Ok(())
 }

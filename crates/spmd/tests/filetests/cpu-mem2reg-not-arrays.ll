@@ -18,87 +18,111 @@ define void @__elinvar_entry(ptr %a, ptr %b) {
 ; CHECK-NEXT: %3 = load ptr, ptr %2
 ; CHECK-NEXT: %4 = getelementptr i8, ptr %launch, i64 8
 ; CHECK-NEXT: %grid = load i32, ptr %4
-; CHECK-NEXT: %5 = getelementptr i8, ptr %launch, i64 20
-; CHECK-NEXT: %groups = load i32, ptr %5
+; CHECK-NEXT: %5 = getelementptr i8, ptr %launch, i64 12
+; CHECK-NEXT: %grid.1 = load i32, ptr %5
+; CHECK-NEXT: %6 = getelementptr i8, ptr %launch, i64 16
+; CHECK-NEXT: %grid.2 = load i32, ptr %6
+; CHECK-NEXT: %7 = getelementptr i8, ptr %launch, i64 20
+; CHECK-NEXT: %groups = load i32, ptr %7
+; CHECK-NEXT: %8 = getelementptr i8, ptr %launch, i64 24
+; CHECK-NEXT: %groups.1 = load i32, ptr %8
+; CHECK-NEXT: %9 = getelementptr i8, ptr %launch, i64 28
+; CHECK-NEXT: %groups.2 = load i32, ptr %9
 ; CHECK-NEXT: %private = alloca [1 x [4 x i32]], align 64
-; CHECK-NEXT: %6 = zext i32 %groups to i64
-; CHECK-NEXT: %7 = urem i64 %begin, %6
-; CHECK-NEXT: %8 = trunc i64 %7 to i32
+; CHECK-NEXT: %10 = zext i32 %groups to i64
+; CHECK-NEXT: %11 = zext i32 %groups.1 to i64
+; CHECK-NEXT: %12 = urem i64 %begin, %10
+; CHECK-NEXT: %13 = udiv i64 %begin, %10
+; CHECK-NEXT: %14 = urem i64 %13, %11
+; CHECK-NEXT: %15 = udiv i64 %13, %11
+; CHECK-NEXT: %16 = trunc i64 %12 to i32
+; CHECK-NEXT: %17 = trunc i64 %14 to i32
+; CHECK-NEXT: %18 = trunc i64 %15 to i32
 ; CHECK-NEXT: br label %runs
 ; CHECK-NEXT: runs:
-; CHECK-NEXT: %run.x = phi i32 [ %8, %entry ], [ %34, %30 ]
-; CHECK-NEXT: %group.index = phi i64 [ %begin, %entry ], [ %32, %30 ]
-; CHECK-NEXT: %9 = icmp ult i64 %group.index, %end
-; CHECK-NEXT: br i1 %9, label %run, label %exit
+; CHECK-NEXT: %group.z = phi i32 [ %18, %entry ], [ %48, %40 ]
+; CHECK-NEXT: %group.y = phi i32 [ %17, %entry ], [ %50, %40 ]
+; CHECK-NEXT: %run.x = phi i32 [ %16, %entry ], [ %49, %40 ]
+; CHECK-NEXT: %group.index = phi i64 [ %begin, %entry ], [ %42, %40 ]
+; CHECK-NEXT: %19 = icmp ult i64 %group.index, %end
+; CHECK-NEXT: br i1 %19, label %run, label %exit
 ; CHECK-NEXT: run:
-; CHECK-NEXT: %10 = sub nuw i64 %end, %group.index
-; CHECK-NEXT: %11 = sub nuw i32 %groups, %run.x
-; CHECK-NEXT: %12 = zext i32 %11 to i64
-; CHECK-NEXT: %13 = icmp ult i64 %10, %12
-; CHECK-NEXT: %14 = trunc i64 %10 to i32
-; CHECK-NEXT: %15 = select i1 %13, i32 %14, i32 %11
-; CHECK-NEXT: %16 = add nuw i32 %run.x, %15
-; CHECK-NEXT: %17 = and i1 true, true
+; CHECK-NEXT: %20 = sub nuw i64 %end, %group.index
+; CHECK-NEXT: %21 = sub nuw i32 %groups, %run.x
+; CHECK-NEXT: %22 = zext i32 %21 to i64
+; CHECK-NEXT: %23 = icmp ult i64 %20, %22
+; CHECK-NEXT: %24 = trunc i64 %20 to i32
+; CHECK-NEXT: %25 = select i1 %23, i32 %24, i32 %21
+; CHECK-NEXT: %26 = add nuw i32 %run.x, %25
+; CHECK-NEXT: %27 = and i1 true, true
 ; CHECK-NEXT: br label %row
 ; CHECK-NEXT: row:
-; CHECK-NEXT: %row.1 = phi i32 [ 0, %run ], [ %28, %27 ]
+; CHECK-NEXT: %row.1 = phi i32 [ 0, %run ], [ %38, %37 ]
 ; CHECK-NEXT: br label %group
 ; CHECK-NEXT: group:
-; CHECK-NEXT: %group.x = phi i32 [ %run.x, %row ], [ %25, %24 ]
-; CHECK-NEXT: %18 = mul nuw i32 %group.x, 2
-; CHECK-NEXT: %19 = sub nuw i32 %grid, %18
-; CHECK-NEXT: %20 = icmp uge i32 %19, 2
-; CHECK-NEXT: %21 = select i1 %20, i32 2, i32 %19
-; CHECK-NEXT: %22 = and i1 %17, %20
-; CHECK-NEXT: br label %23
-; CHECK-NEXT: 23:
-; CHECK-NEXT: br label %35
-; CHECK-NEXT: 24:
-; CHECK-NEXT: %25 = add nuw i32 %group.x, 1
-; CHECK-NEXT: %26 = icmp ult i32 %25, %16
-; CHECK-NEXT: br i1 %26, label %group, label %27
-; CHECK-NEXT: 27:
-; CHECK-NEXT: %28 = add nuw i32 %row.1, 1
-; CHECK-NEXT: %29 = icmp ult i32 %28, 1
-; CHECK-NEXT: br i1 %29, label %row, label %30
-; CHECK-NEXT: 30:
-; CHECK-NEXT: %31 = zext i32 %15 to i64
-; CHECK-NEXT: %32 = add nuw i64 %group.index, %31
-; CHECK-NEXT: %33 = icmp eq i32 %16, %groups
-; CHECK-NEXT: %34 = select i1 %33, i32 0, i32 %16
+; CHECK-NEXT: %group.x = phi i32 [ %run.x, %row ], [ %35, %34 ]
+; CHECK-NEXT: %28 = mul nuw i32 %group.x, 2
+; CHECK-NEXT: %29 = sub nuw i32 %grid, %28
+; CHECK-NEXT: %30 = icmp uge i32 %29, 2
+; CHECK-NEXT: %31 = select i1 %30, i32 2, i32 %29
+; CHECK-NEXT: %32 = and i1 %27, %30
+; CHECK-NEXT: br label %33
+; CHECK-NEXT: 33:
+; CHECK-NEXT: br label %51
+; CHECK-NEXT: 34:
+; CHECK-NEXT: %35 = add nuw i32 %group.x, 1
+; CHECK-NEXT: %36 = icmp ult i32 %35, %26
+; CHECK-NEXT: br i1 %36, label %group, label %37
+; CHECK-NEXT: 37:
+; CHECK-NEXT: %38 = add nuw i32 %row.1, 1
+; CHECK-NEXT: %39 = icmp ult i32 %38, 1
+; CHECK-NEXT: br i1 %39, label %row, label %40
+; CHECK-NEXT: 40:
+; CHECK-NEXT: %41 = zext i32 %25 to i64
+; CHECK-NEXT: %42 = add nuw i64 %group.index, %41
+; CHECK-NEXT: %43 = icmp eq i32 %26, %groups
+; CHECK-NEXT: %44 = add i32 %group.y, 1
+; CHECK-NEXT: %45 = select i1 %43, i32 %44, i32 %group.y
+; CHECK-NEXT: %46 = icmp eq i32 %45, %groups.1
+; CHECK-NEXT: %47 = add i32 %group.z, 1
+; CHECK-NEXT: %48 = select i1 %46, i32 %47, i32 %group.z
+; CHECK-NEXT: %49 = select i1 %43, i32 0, i32 %26
+; CHECK-NEXT: %50 = select i1 %46, i32 0, i32 %45
 ; CHECK-NEXT: br label %runs
 ; CHECK-NEXT: exit:
 ; CHECK-NEXT: ret i32 0
-; CHECK-NEXT: 35:
-; CHECK-NEXT: br label %36
-; CHECK-NEXT: 36:
-; CHECK-NEXT: %step = phi i32 [ 0, %35 ], [ %40, %39 ]
-; CHECK-NEXT: %37 = urem i32 %step, 2
-; CHECK-NEXT: %38 = getelementptr i8, ptr %private, i64 0
-; CHECK-NEXT: br i1 %22, label %43, label %48
-; CHECK-NEXT: 39:
-; CHECK-NEXT: %40 = add nuw nsw i32 %step, 1
-; CHECK-NEXT: %41 = icmp ult i32 %40, 2
-; CHECK-NEXT: br i1 %41, label %36, label %42
-; CHECK-NEXT: 42:
-; CHECK-NEXT: br label %24
-; CHECK-NEXT: 43:
-; CHECK-NEXT: %44 = load i64, ptr %3, align 8
-; CHECK-NEXT: %45 = and i64 %44, 3
-; CHECK-NEXT: store i32 1, ptr %38, align 4
-; CHECK-NEXT: %46 = getelementptr i32, ptr %38, i64 %45
-; CHECK-NEXT: %47 = load i32, ptr %46, align 4
-; CHECK-NEXT: store i32 %47, ptr %1, align 4
-; CHECK-NEXT: br label %39
-; CHECK-NEXT: 48:
-; CHECK-NEXT: %49 = insertelement <1 x i32> poison, i32 %37, i64 0
-; CHECK-NEXT: %50 = shufflevector <1 x i32> %49, <1 x i32> poison, <1 x i32> zeroinitializer
-; CHECK-NEXT: %51 = insertelement <1 x i32> poison, i32 %21, i64 0
-; CHECK-NEXT: %52 = shufflevector <1 x i32> %51, <1 x i32> poison, <1 x i32> zeroinitializer
-; CHECK-NEXT: %53 = icmp ult <1 x i32> %50, %52
-; CHECK-NEXT: %54 = and <1 x i1> <i1 true>, %53
-; CHECK-NEXT: %55 = bitcast <1 x i1> %54 to i1
-; CHECK-NEXT: %56 = icmp eq i1 %55, true
-; CHECK-NEXT: br i1 %56, label %43, label %39
+; CHECK-NEXT: 51:
+; CHECK-NEXT: br label %52
+; CHECK-NEXT: 52:
+; CHECK-NEXT: %step = phi i32 [ 0, %51 ], [ %58, %57 ]
+; CHECK-NEXT: %53 = zext i32 %step to i64
+; CHECK-NEXT: %54 = udiv i32 %step, 2
+; CHECK-NEXT: %55 = urem i32 %step, 2
+; CHECK-NEXT: %56 = getelementptr i8, ptr %private, i64 0
+; CHECK-NEXT: br i1 %32, label %61, label %66
 ; CHECK-NEXT: 57:
+; CHECK-NEXT: %58 = add nuw nsw i32 %step, 1
+; CHECK-NEXT: %59 = icmp ult i32 %58, 2
+; CHECK-NEXT: br i1 %59, label %52, label %60
+; CHECK-NEXT: 60:
+; CHECK-NEXT: br label %34
+; CHECK-NEXT: 61:
+; CHECK-NEXT: %62 = load i64, ptr %3, align 8
+; CHECK-NEXT: %63 = and i64 %62, 3
+; CHECK-NEXT: store i32 1, ptr %56, align 4
+; CHECK-NEXT: %64 = getelementptr i32, ptr %56, i64 %63
+; CHECK-NEXT: %65 = load i32, ptr %64, align 4
+; CHECK-NEXT: store i32 %65, ptr %1, align 4
+; CHECK-NEXT: br label %57
+; CHECK-NEXT: 66:
+; CHECK-NEXT: %67 = insertelement <1 x i32> poison, i32 %55, i64 0
+; CHECK-NEXT: %68 = shufflevector <1 x i32> %67, <1 x i32> poison, <1 x i32> zeroinitializer
+; CHECK-NEXT: %69 = insertelement <1 x i32> poison, i32 %31, i64 0
+; CHECK-NEXT: %70 = shufflevector <1 x i32> %69, <1 x i32> poison, <1 x i32> zeroinitializer
+; CHECK-NEXT: %71 = icmp ult <1 x i32> %68, %70
+; CHECK-NEXT: %72 = and <1 x i1> <i1 true>, %71
+; CHECK-NEXT: %73 = bitcast <1 x i1> %72 to i1
+; CHECK-NEXT: %74 = icmp eq i1 %73, true
+; CHECK-NEXT: br i1 %74, label %61, label %57
+; CHECK-NEXT: 75:
 ; CHECK-NEXT: unreachable

@@ -11,7 +11,7 @@ use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, 
 use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source, Tier};
 use elinvar_ir::Location;
 use elinvar_msl::{InductionVariables, stage};
-use elinvar_spmd::Compiled;
+use elinvar_spmd::{Compiled, LineSize};
 
 use crate::generate::{Generator, Level, MachineCode};
 use crate::object::Object;
@@ -183,6 +183,18 @@ impl Compiler {
         Ok(self.vectorize(&thread, options.checked, form)?.0.ir)
     }
 
+    /// The size of a kernel's code by source line.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn line_sizes(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Vec<LineSize>> {
+        let thread = self.program.thread(name, &options.constants)?;
+        check_group(&thread.origin.signature, form.group)?;
+        let module = self.program.module(&thread)?;
+        let options = self.options(&thread, &module, options.checked, form);
+        elinvar_spmd::line_sizes(&module, &options).map_err(|error| thread.origin.error(error))
+    }
+
     /// A kernel's assembly.
     ///
     /// # Errors
@@ -194,9 +206,20 @@ impl Compiler {
     /// Vectorizes a kernel. Also returns whether threadgroups must start in ascending order.
     fn vectorize(&self, thread: &Arc<Thread>, checked: bool, form: Form) -> Result<(Compiled, bool)> {
         let module = self.program.module(thread)?;
+        let options = self.options(thread, &module, checked, form);
+        let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
+        Ok((compiled.map_err(|error| thread.origin.error(error))?, options.ascending))
+    }
+
+    fn options(
+        &self,
+        thread: &Thread,
+        module: &elinvar_ir::Module,
+        checked: bool,
+        form: Form,
+    ) -> elinvar_spmd::Options {
         let args = &thread.origin.signature.args;
-        let ascending = order::is_observed(&module);
-        let options = elinvar_spmd::Options {
+        elinvar_spmd::Options {
             group: form.group.to_array(),
             lanes: self.target().lanes(),
             registers: self.target().registers(),
@@ -209,10 +232,8 @@ impl Compiler {
                 .collect(),
             checks: checked.then(|| args.iter().map(given).collect()),
             stoppable: form.stoppable,
-            ascending,
-        };
-        let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
-        Ok((compiled.map_err(|error| thread.origin.error(error))?, ascending))
+            ascending: order::is_observed(module),
+        }
     }
 
     /// Machine code for IR text, from the cache or compiled: sources that differ only in names and comments have the same text.

@@ -24,6 +24,7 @@ mod tiers;
 pub use by_size::{BySize, Made};
 pub use compiler::{Compiler, Form, Loaded};
 pub use elinvar_code::{Bounds, Bundle};
+pub use elinvar_spmd::LineSize;
 pub use elinvar_spmd::bounds::FaultRecord;
 pub use generate::Generator;
 pub use object::Object;

@@ -29,6 +29,7 @@ mod analysis;
 mod error;
 pub mod intrinsic;
 mod kernel;
+mod line_sizes;
 pub mod nvptx;
 pub mod pass;
 mod support;
@@ -39,6 +40,7 @@ pub use analysis::facts::{Facts, facts};
 pub use analysis::index_narrowing::MOST_BYTES;
 pub use elinvar_ir::Location;
 pub use error::Error;
+pub use line_sizes::{LineSize, line_sizes};
 pub use pass::{Form, PassInfo, verify_each};
 pub use transform::bounds;
 

@@ -1,6 +1,7 @@
 //! A kernel compiled for one threadgroup size, and the pipeline that caches one per size.
 //!
-//! Code that can be stopped in loops is slower. It is a separate pipeline, created on first use.
+//! Code that can be stopped in loops is slower. It is a separate pipeline, created on first use. Code for large buffers is slower, too:
+//! a dispatch runs the code for the size of its largest memory, rounded up to a [`SizeBound`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +11,13 @@ use elinvar_driver::sync::{Mutex, OnceLock, RwLock};
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 
 use elinvar_code::{Bounds, check_group, max_threads};
-use elinvar_native::{Form, Object};
+use elinvar_native::{Form, Object, SizeBound};
 
 use crate::crash::Description;
 use crate::loader::Code;
+
+/// Parameters of code within a pipeline: the threadgroup size, and the bound of the sizes of buffers.
+type Specialization = (Dim3, SizeBound);
 
 /// Machine code for one threadgroup size, with the data for running it.
 pub(crate) struct CompiledKernel {
@@ -73,11 +77,11 @@ pub(crate) struct CpuPipeline {
     /// The pipeline with stoppable code.
     stoppable: OnceLock<Arc<CpuPipeline>>,
     /// The size that was prepared first, which most pipelines use alone, and its code. Read without a lock.
-    first: OnceLock<(Dim3, Arc<CompiledKernel>)>,
+    first: OnceLock<(Specialization, Arc<CompiledKernel>)>,
     /// All prepared sizes.
-    ready: RwLock<HashMap<Dim3, Arc<CompiledKernel>>>,
+    ready: RwLock<HashMap<Specialization, Arc<CompiledKernel>>>,
     /// Per size, a lock that the thread that builds it holds.
-    building: Mutex<HashMap<Dim3, Arc<Mutex<()>>>>,
+    building: Mutex<HashMap<Specialization, Arc<Mutex<()>>>>,
 }
 
 impl CpuPipeline {
@@ -97,19 +101,25 @@ impl CpuPipeline {
         }
     }
 
-    fn find(&self, group: Dim3) -> Option<Arc<CompiledKernel>> {
+    fn find(&self, wanted: Specialization) -> Option<Arc<CompiledKernel>> {
         match self.first.get() {
-            Some((size, kernel)) if *size == group => Some(kernel.clone()),
-            _ => self.ready.read().get(&group).cloned(),
+            Some((size, kernel)) if *size == wanted => Some(kernel.clone()),
+            _ => self.ready.read().get(&wanted).cloned(),
         }
     }
 
-    /// The kernel for this threadgroup size, which [`Pipeline::prepare`] has built.
-    pub(crate) fn kernel(&self, group: Dim3) -> Result<Arc<CompiledKernel>> {
-        self.find(group).ok_or_else(|| {
-            let Dim3 { x, y, z } = group;
-            let name = &self.signature.name;
-            Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
+    /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
+    pub(crate) fn kernel(&self, group: Dim3, largest: u64) -> Result<Arc<CompiledKernel>> {
+        let objects = SizeBound::of(largest);
+        self.find((group, objects)).ok_or_else(|| {
+            let (name, Dim3 { x, y, z }) = (&self.signature.name, group);
+            let memory = match objects {
+                SizeBound::DEFAULT => String::new(),
+                _ => format!(" and memory of {largest} bytes"),
+            };
+            Error::invalid(format!(
+                "kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}{memory}"
+            ))
         })
     }
 }
@@ -124,17 +134,22 @@ impl Pipeline for CpuPipeline {
     }
 
     fn prepare(&self, group: Dim3) -> Result<()> {
-        if self.find(group).is_some() {
+        self.prepare_for(group, 0)
+    }
+
+    fn prepare_for(&self, group: Dim3, largest: u64) -> Result<()> {
+        let wanted = (group, SizeBound::of(largest));
+        if self.find(wanted).is_some() {
             return Ok(());
         }
         check_group(&self.signature, group)?;
-        let turn = self.building.lock().entry(group).or_default().clone();
+        let turn = self.building.lock().entry(wanted).or_default().clone();
         let _mine = turn.lock();
-        if self.find(group).is_none() {
-            let form = Form { group, stoppable: self.is_stoppable };
+        if self.find(wanted).is_none() {
+            let form = Form { group, stoppable: self.is_stoppable, objects: wanted.1 };
             let kernel = Arc::new((self.build)(form)?);
-            self.first.get_or_init(|| (group, kernel.clone()));
-            self.ready.write().insert(group, kernel);
+            self.first.get_or_init(|| (wanted, kernel.clone()));
+            self.ready.write().insert(wanted, kernel);
         }
         Ok(())
     }
@@ -173,8 +188,8 @@ mod tests {
             }
         });
         assert_eq!(builds.load(Ordering::Relaxed), 1);
-        pipeline.kernel(Dim3::new(32, 2, 1)).unwrap();
-        let error = pipeline.kernel(Dim3::from(64)).err().unwrap();
+        pipeline.kernel(Dim3::new(32, 2, 1), 0).unwrap();
+        let error = pipeline.kernel(Dim3::from(64), 2 << 30).err().unwrap();
         assert_eq!(error.to_string(), "kernel `count` has not been prepared for threadgroups of 64x1x1");
     }
 
@@ -189,6 +204,32 @@ mod tests {
         let pipeline = CpuPipeline::new(testing::signature("count"), build);
         assert_eq!(pipeline.prepare(Dim3::from(8)).unwrap_err().to_string(), "first");
         pipeline.prepare(Dim3::from(8)).unwrap();
+    }
+
+    #[test]
+    fn the_largest_memory_selects_the_code() {
+        let forms = Arc::new(Mutex::new(Vec::new()));
+        let (built, kernel) = (forms.clone(), testing::build("count", testing::COUNT));
+        let build: Build = Arc::new(move |form| {
+            built.lock().push(form.objects.log2());
+            kernel(form)
+        });
+        let pipeline = CpuPipeline::new(testing::signature("count"), build);
+        let (group, gib) = (Dim3::from(8), 1_u64 << 30);
+        for bytes in [0, 1, 2 * gib, 2 * gib + 1, 4 * gib, 4 * gib + 4096, 12 * gib, 3 * gib, u64::MAX] {
+            pipeline.prepare_for(group, bytes).unwrap();
+            pipeline.kernel(group, bytes).unwrap();
+        }
+        assert_eq!(*forms.lock(), [31, 32, 33, 34, 63], "one for each bound");
+        pipeline.prepare(group).unwrap();
+        let error = pipeline.kernel(group, 20 * gib).err().unwrap().to_string();
+        let bytes = 20 * gib;
+        assert_eq!(
+            error,
+            format!(
+                "kernel `count` has not been prepared for threadgroups of 8x1x1 and memory of {bytes} bytes"
+            )
+        );
     }
 
     #[test]
@@ -215,8 +256,8 @@ mod tests {
 
     #[test]
     fn faults_name_kernel_message_and_place() {
-        let mut kernel =
-            testing::build("k", testing::COUNT)(Form { group: Dim3::from(1), stoppable: false }).unwrap();
+        let form = Form { group: Dim3::from(1), stoppable: false, objects: SizeBound::DEFAULT };
+        let mut kernel = testing::build("k", testing::COUNT)(form).unwrap();
         kernel.faults = vec![("first".into(), None), ("second".into(), Some("a.metal:7".into()))];
         assert_eq!(kernel.fault(1).to_string(), "kernel `k`: first");
         assert_eq!(kernel.fault(2).to_string(), "kernel `k` at a.metal:7: second");

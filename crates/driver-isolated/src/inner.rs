@@ -314,15 +314,13 @@ impl SpecializedKernel {
         }
     }
 
-    /// Its code for a threadgroup size.
+    /// Its code in a form.
     ///
     /// # Errors
     /// As [`elinvar_driver::Pipeline::prepare`].
-    pub(crate) fn for_size(&self, group: Dim3, stoppable: bool) -> Result<Packed> {
+    pub(crate) fn for_form(&self, form: Form) -> Result<Packed> {
         match self {
-            Self::Cpu { library, signature, options } => {
-                library.pack(&signature.name, options, Form { group, stoppable })
-            }
+            Self::Cpu { library, signature, options } => library.pack(&signature.name, options, form),
             Self::Cuda { packed, .. } => Ok(packed.clone()),
         }
     }

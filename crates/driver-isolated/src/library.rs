@@ -12,6 +12,7 @@ use elinvar_driver::{
     Diagnostic, Dim3, Error, FunctionConstant, Library, Packed, Pipeline, PipelineOptions, Result, Signature,
     Source, UnsupportedKernel,
 };
+use elinvar_native::{Form, SizeBound};
 
 use crate::device::Core;
 use crate::inner::{Code, SpecializedKernel};
@@ -72,8 +73,8 @@ pub(crate) struct IsolatedPipeline {
     whole: Option<Whole>,
     /// The pipeline of code that can be stopped in loops.
     stoppable: OnceLock<Arc<IsolatedPipeline>>,
-    /// Its code, by the threadgroup sizes that have been accepted.
-    ready: RwLock<HashMap<Dim3, Arc<Function>>>,
+    /// Its code, by the threadgroup sizes that have been accepted and the bound of buffers.
+    ready: RwLock<HashMap<(Dim3, SizeBound), Arc<Function>>>,
     /// Held by the one thread that builds a size.
     building: Mutex<()>,
 }
@@ -86,6 +87,7 @@ pub(crate) struct Function {
     kernel: Arc<SpecializedKernel>,
     group: Option<Dim3>,
     stoppable: bool,
+    objects: SizeBound,
 }
 
 impl Function {
@@ -104,17 +106,15 @@ impl Function {
             options: self.kernel.options().clone(),
             group: self.group,
             stoppable: self.stoppable,
+            largest: self.objects.bytes(),
         }
     }
 
-    fn new(
-        core: &Arc<Core>,
-        kernel: &Arc<SpecializedKernel>,
-        packed: Packed,
-        group: Option<Dim3>,
-        stoppable: bool,
-    ) -> Self {
-        Self { core: core.clone(), id: core.number(), packed, kernel: kernel.clone(), group, stoppable }
+    fn new(core: &Arc<Core>, kernel: &Arc<SpecializedKernel>, packed: Packed, form: Option<Form>) -> Self {
+        let (group, stoppable) = (form.map(|form| form.group), form.is_some_and(|form| form.stoppable));
+        let objects = form.map_or(SizeBound::DEFAULT, |form| form.objects);
+        let (core, id, kernel) = (core.clone(), core.number(), kernel.clone());
+        Self { core, id, packed, kernel, group, stoppable, objects }
     }
 
     /// Makes a worker load it. Returns the maximum number of threads per threadgroup.
@@ -147,7 +147,7 @@ impl Whole {
     /// `None` for a kernel whose code is compiled per size.
     fn load(core: &Arc<Core>, kernel: &Arc<SpecializedKernel>) -> Result<Option<Self>> {
         let Some(packed) = kernel.for_all_sizes() else { return Ok(None) };
-        let function = Arc::new(Function::new(core, kernel, packed.clone(), None, false));
+        let function = Arc::new(Function::new(core, kernel, packed.clone(), None));
         let max_threads = function.load()?;
         Ok(Some(Self { function, max_threads }))
     }
@@ -165,23 +165,28 @@ impl IsolatedPipeline {
         Self { core, kernel, whole, is_stoppable, stoppable, ready, building }
     }
 
-    /// The kernel for this threadgroup size, which [`Pipeline::prepare`] has built.
-    pub(crate) fn function(&self, group: Dim3) -> Result<Arc<Function>> {
-        let function = self.ready.read().get(&group).cloned();
+    /// The bound of buffers for which code is specialized. The code for all threadgroup sizes, a GPU's, is for all buffers, too.
+    fn bound(&self, largest: u64) -> SizeBound {
+        if self.whole.is_some() { SizeBound::DEFAULT } else { SizeBound::of(largest) }
+    }
+
+    /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
+    pub(crate) fn function(&self, group: Dim3, largest: u64) -> Result<Arc<Function>> {
+        let function = self.ready.read().get(&(group, self.bound(largest))).cloned();
         function.ok_or_else(|| {
             let (name, Dim3 { x, y, z }) = (&self.kernel.signature().name, group);
             Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
         })
     }
 
-    /// Its code for a threadgroup size, loaded.
-    fn make(&self, group: Dim3) -> Result<Arc<Function>> {
+    /// Its code for a threadgroup size and a bound of buffers, loaded.
+    fn make(&self, group: Dim3, objects: SizeBound) -> Result<Arc<Function>> {
         self.kernel.expect_group(group, self.max_threads_per_threadgroup())?;
         if let Some(whole) = &self.whole {
             return Ok(whole.function.clone());
         }
-        let packed = self.kernel.for_size(group, self.is_stoppable)?;
-        let function = Function::new(&self.core, &self.kernel, packed, Some(group), self.is_stoppable);
+        let form = Form { group, stoppable: self.is_stoppable, objects };
+        let function = Function::new(&self.core, &self.kernel, self.kernel.for_form(form)?, Some(form));
         function.load()?;
         Ok(Arc::new(function))
     }
@@ -197,15 +202,20 @@ impl Pipeline for IsolatedPipeline {
     }
 
     fn prepare(&self, group: Dim3) -> Result<()> {
-        if self.ready.read().contains_key(&group) {
+        self.prepare_for(group, 0)
+    }
+
+    fn prepare_for(&self, group: Dim3, largest: u64) -> Result<()> {
+        let wanted = (group, self.bound(largest));
+        if self.ready.read().contains_key(&wanted) {
             return Ok(());
         }
         let _mine = self.building.lock();
-        if self.ready.read().contains_key(&group) {
+        if self.ready.read().contains_key(&wanted) {
             return Ok(());
         }
-        let function = self.make(group)?;
-        self.ready.write().insert(group, function);
+        let function = self.make(group, wanted.1)?;
+        self.ready.write().insert(wanted, function);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, 
 use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source};
 use elinvar_ir::Location;
 use elinvar_msl::{InductionVariables, stage};
-use elinvar_spmd::Compiled;
+use elinvar_spmd::{Compiled, SizeBound};
 
 use crate::generate::Generator;
 use crate::object::Object;
@@ -25,6 +25,8 @@ pub struct Form {
     pub group: Dim3,
     /// Whether loops poll for a request to stop, which is slower.
     pub stoppable: bool,
+    /// Upper bound of the sizes of all buffers.
+    pub objects: SizeBound,
 }
 
 /// A validated source.
@@ -114,7 +116,8 @@ impl Compiler {
     fn key(&self, kind: &str, name: &str, options: &PipelineOptions, form: Form) -> Option<Key> {
         let key = self.program.key(kind, name, &options.constants)?;
         let key = form.group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
-        let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1;
+        let wider = u64::from(form.objects.log2() - SizeBound::DEFAULT.log2());
+        let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1 | wider << 2;
         Some(self.generator.identify(key.number(flags)).finish())
     }
 
@@ -170,6 +173,7 @@ impl Compiler {
                 .collect(),
             checks: checked.then(|| args.iter().map(given).collect()),
             stoppable: form.stoppable,
+            objects: form.objects,
             ascending,
         };
         let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));

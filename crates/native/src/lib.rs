@@ -20,6 +20,7 @@ mod target;
 
 pub use compiler::{Compiler, Form};
 pub use elinvar_code::{Bounds, Bundle};
+pub use elinvar_spmd::SizeBound;
 pub use elinvar_spmd::bounds::FaultRecord;
 pub use generate::Generator;
 pub use object::Object;

@@ -11,7 +11,7 @@ use elinvar_cache::Cache;
 use elinvar_code::max_threads;
 use elinvar_driver::{Dim3, Error, PipelineOptions};
 use elinvar_ir::Module;
-use elinvar_native::{Compiler, Form, Target};
+use elinvar_native::{Compiler, Form, SizeBound, Target};
 
 use super::sources::Corpus;
 use super::{constants, in_parallel, run, sample};
@@ -97,7 +97,11 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str, options: &PipelineOptions
     let start = Instant::now();
     let signature = compiler.signature(kernel, options)?;
     let front = start.elapsed().as_secs_f64();
-    let form = Form { group: Dim3::from(max_threads(&signature).min(THREADS)), stoppable: false };
+    let form = Form {
+        group: Dim3::from(max_threads(&signature).min(THREADS)),
+        stoppable: false,
+        objects: SizeBound::DEFAULT,
+    };
     let scalar = instructions(&compiler.ir(kernel, options)?)?;
     let start = Instant::now();
     let vector = compiler.vector_ir(kernel, options, form)?;

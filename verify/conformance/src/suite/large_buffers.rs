@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytemuck::Pod;
-use elinvar::{Arg, Buffer, CheckedKernel, Device, Error, Graph, Grid, Kernel, RecoveryPolicy, Source};
+use elinvar::{
+    Arg, Buffer, CheckedKernel, Device, Error, Graph, Grid, HostAccess, Kernel, RecoveryPolicy, Source,
+};
+use parking_lot::Mutex;
 
 use super::{Case, CaseResult, expect_all, kernel, launch, run};
 
@@ -17,12 +20,12 @@ macro_rules! sized {
         pub(super) const CASES: &[Case] = &[$(
             Case {
                 name: concat!("large_buffers::", stringify!($name), "_of_4_gib"),
-                run: |device| $name(device, 4 << 30),
+                run: |device| alone(|| $name(device, 4 << 30)),
                 parts: Vec::new,
             },
             Case {
                 name: concat!("large_buffers::", stringify!($name), "_of_12_gib"),
-                run: |device| $name(device, 12 << 30),
+                run: |device| alone(|| $name(device, 12 << 30)),
                 parts: Vec::new,
             },
         )*];
@@ -40,9 +43,23 @@ sized!(
     slices,
     one_of_two,
     copies_and_fills,
+    transients,
     launches_of_every_kind,
     pointers_in_memory
 );
+
+/// Runs one case of this process at a time: each may need most of the memory.
+fn alone(case: impl FnOnce() -> CaseResult) -> CaseResult {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _mine = TURN.lock();
+    case()
+}
+
+/// Compiles kernels of a source. Cases do so before they allocate, so that they have the same kernels on every device.
+fn kernels<const K: usize>(device: &Device, names: [&str; K], text: &str) -> elinvar::Result<[Kernel; K]> {
+    let made = names.iter().map(|name| kernel(device, name, text)).collect::<elinvar::Result<Vec<_>>>()?;
+    Ok(std::array::from_fn(|i| made[i].clone()))
+}
 
 /// Reason of a case for which the device has too little memory.
 const SHORT: &str = "memory is short";
@@ -60,8 +77,12 @@ fn most(device: &Device) -> u64 {
     limits.max_buffer_bytes.min(budget.saturating_sub(1 << 30))
 }
 
-/// A zeroed buffer of `bytes` bytes. `Unsupported` if the device has too little memory, or cannot allocate it now.
+/// A zeroed buffer of `bytes` bytes in the device's memory. `Unsupported` if it has too little, or cannot allocate it now.
 fn large<T: Pod>(device: &Device, bytes: u64) -> elinvar::Result<Buffer<T>> {
+    large_for(device, bytes, HostAccess::Never)
+}
+
+fn large_for<T: Pod>(device: &Device, bytes: u64, host: HostAccess) -> elinvar::Result<Buffer<T>> {
     let short =
         |have: u64| Err(Error::Unsupported(format!("a buffer of {bytes} bytes: {SHORT}: {have} bytes")));
     if most(device) < bytes {
@@ -69,7 +90,7 @@ fn large<T: Pod>(device: &Device, bytes: u64) -> elinvar::Result<Buffer<T>> {
     }
     // An idle block would be reused, and cleared completely.
     device.pool().trim(0);
-    match device.buffer::<T>(bytes as usize / size_of::<T>()) {
+    match device.buffer_for::<T>(bytes as usize / size_of::<T>(), host) {
         Err(Error::OutOfMemory { available, .. }) => short(available),
         other => other,
     }
@@ -125,10 +146,9 @@ fn contiguous_accesses(device: &Device, size: u64) -> CaseResult {
     fn at_both_ends<T: Pod + PartialEq + std::fmt::Debug>(
         device: &Device,
         size: u64,
-        name: &str,
+        kernel: &Kernel,
         sum: impl Fn(usize) -> T,
     ) -> CaseResult {
-        let kernel = kernel(device, name, CONTIGUOUS)?;
         let mut x = large::<T>(device, size)?;
         let len = x.len();
         let zero = [T::zeroed(); 9];
@@ -136,7 +156,7 @@ fn contiguous_accesses(device: &Device, size: u64) -> CaseResult {
         for base in [0, len - N].into_iter().chain(middle.into_iter().filter(|at| at + N < len - N)) {
             // A new page is zero.
             expect_at(&x, base, &[T::zeroed(); N])?;
-            run(device, &kernel, Grid::threads(N).group(64), (&mut x, base as u64))?;
+            run(device, kernel, Grid::threads(N).group(64), (&mut x, base as u64))?;
             expect_at(&x, base, &(0..N).map(&sum).collect::<Vec<_>>())?;
             if base > 0 {
                 expect_at(&x, base - zero.len(), &zero)?;
@@ -147,9 +167,10 @@ fn contiguous_accesses(device: &Device, size: u64) -> CaseResult {
         }
         Ok(())
     }
-    at_both_ends(device, size, "bytes", |i| (i * 3 + 1) as u8)?;
-    at_both_ends(device, size, "floats", |i| if i % 3 == 1 { 0.0 } else { i as f32 + 1.0 })?;
-    at_both_ends(device, size, "vectors", |i| [i as f32, 1.0, 2.0, 3.0])
+    let [bytes, floats, vectors] = kernels(device, ["bytes", "floats", "vectors"], CONTIGUOUS)?;
+    at_both_ends(device, size, &bytes, |i| (i * 3 + 1) as u8)?;
+    at_both_ends(device, size, &floats, |i| if i % 3 == 1 { 0.0 } else { i as f32 + 1.0 })?;
+    at_both_ends(device, size, &vectors, |i| [i as f32, 1.0, 2.0, 3.0])
 }
 
 /// Sums of 32 bits that wrap around within a vector. Both sides of the jump are in the buffer.
@@ -167,23 +188,21 @@ fn indices_that_wrap_around(device: &Device, size: u64) -> CaseResult {
             y[i] = x[n + i]; x[n + i] = packed_uchar3(i + 1u, 7, 9); }
         kernel void divergent(device uchar* x, device uchar* y, constant uint& n, uint i [[thread_position_in_grid]]) {
             if (y[i] == 0) { y[i] = x[n + i]; x[n + i] = uchar(i + 1u); } }";
+    let names = ["unsigned_sum", "signed_sum", "backwards", "divergent"];
+    let built = kernels(device, names, text)?;
+    let rows = kernel(device, "rows", text)?;
     let mut x = large::<u8>(device, size)?;
     let top = 1_usize << 32;
     let threads = 250;
     let of = |i: u32, n: u32| n.wrapping_add(i) as usize;
     let signed = |i: u32, n: u32| (i64::from(n.wrapping_add(i) as i32) + (1 << 31)) as usize;
     let back = |i: u32, n: u32| n.wrapping_sub(i) as usize;
-    let cases: [(&str, u32, &dyn Fn(u32, u32) -> usize); 4] = [
-        ("unsigned_sum", u32::MAX - 100, &of),
-        ("signed_sum", (1 << 31) - 101, &signed),
-        ("backwards", 100, &back),
-        ("divergent", u32::MAX - 69, &of),
-    ];
+    let cases: [(u32, &dyn Fn(u32, u32) -> usize); 4] =
+        [(u32::MAX - 100, &of), ((1 << 31) - 101, &signed), (100, &back), (u32::MAX - 69, &of)];
     let mut content: BTreeMap<usize, u8> = BTreeMap::new();
-    for (name, n, index) in cases {
-        let kernel = kernel(device, name, text)?;
+    for (kernel, (n, index)) in built.iter().zip(cases) {
         let mut y = device.buffer::<u8>(threads)?;
-        run(device, &kernel, Grid::threads(threads).group(32), (&mut x, &mut y, n))?;
+        run(device, kernel, Grid::threads(threads).group(32), (&mut x, &mut y, n))?;
         let before = |i: usize| content.get(&index(i as u32, n)).copied().unwrap_or(0);
         expect_all(&y.to_vec()?, before);
         content.extend((0..threads).map(|i| (index(i as u32, n), (i + 1) as u8)));
@@ -198,10 +217,9 @@ fn indices_that_wrap_around(device: &Device, size: u64) -> CaseResult {
     // An element of three bytes: 3 · 2^32 bytes are 12 GiB, so that the jump is within the larger buffer only.
     let elements = x.len() / 3;
     let n = if elements == top { u32::MAX - 100 } else { (elements - threads) as u32 };
-    let kernel = kernel(device, "rows", text)?;
     let mut y = device.buffer::<u8>(3 * threads)?;
     let part = 3 * elements;
-    run(device, &kernel, Grid::threads(threads).group(32), (x.slice_mut(0..part)?, &mut y, n))?;
+    run(device, &rows, Grid::threads(threads).group(32), (x.slice_mut(0..part)?, &mut y, n))?;
     let at = |i: usize| 3 * of(i as u32, n);
     for i in 0..threads {
         let expected: Vec<u8> = (at(i)..at(i) + 3).map(|at| content.get(&at).copied().unwrap_or(0)).collect();
@@ -227,20 +245,17 @@ fn gathers_and_scatters(device: &Device, size: u64) -> CaseResult {
     fn by<T: Pod + PartialEq + std::fmt::Debug, I: Pod>(
         device: &Device,
         size: u64,
-        (element, index): (&str, &str),
+        [exchange, visited]: &[Kernel; 2],
         of: impl Fn(usize) -> T,
         convert: impl Fn(usize) -> Option<I>,
     ) -> CaseResult {
-        let text = exchange(element, index);
-        let [exchange, visited] = ["exchange", "visited"].map(|name| kernel(device, name, &text));
-        let (exchange, visited) = (exchange?, visited?);
         let mut x = large::<T>(device, size)?;
         let places: Vec<usize> = places(x.len()).into_iter().filter(|at| convert(*at).is_some()).collect();
         let indices: Vec<I> = places.iter().filter_map(|at| convert(*at)).collect();
         let (n, at) = (places.len(), device.buffer_with_data(&indices)?);
         for round in 0..2 {
             let mut y = device.buffer::<T>(n)?;
-            run(device, &exchange, Grid::threads(n).group(32), (&mut x, &at, &mut y))?;
+            run(device, exchange, Grid::threads(n).group(32), (&mut x, &at, &mut y))?;
             let (before, after) = (|i| of(round * (i + 1)), |i| of((2 * round + 1) * (i + 1)));
             expect_all(&y.to_vec()?, before);
             for (i, at) in places.iter().enumerate() {
@@ -248,7 +263,7 @@ fn gathers_and_scatters(device: &Device, size: u64) -> CaseResult {
             }
         }
         let mut y = device.buffer::<T>(n)?;
-        run(device, &visited, Grid::threads(16).group(16), (&mut x, &at, &mut y, n as u32))?;
+        run(device, visited, Grid::threads(16).group(16), (&mut x, &at, &mut y, n as u32))?;
         let stays = |i: usize| places[i] % 2 == 0;
         expect_all(&y.to_vec()?, |i| if stays(i) { of(3 * (i + 1)) } else { of(0) });
         for (i, at) in places.iter().enumerate() {
@@ -256,17 +271,28 @@ fn gathers_and_scatters(device: &Device, size: u64) -> CaseResult {
         }
         Ok(())
     }
+    let types = [
+        ("uchar", "uint"),
+        ("uchar", "ulong"),
+        ("ushort", "uint"),
+        ("float", "uint"),
+        ("float", "ulong"),
+        ("float", "int"),
+        ("float4", "uint"),
+    ];
+    let of = |(element, index)| kernels(device, ["exchange", "visited"], &exchange(element, index));
+    let built = types.into_iter().map(of).collect::<elinvar::Result<Vec<_>>>()?;
     let uint = |at: usize| u32::try_from(at).ok();
     let ulong = |at: usize| Some(at as u64);
     let int = |at: usize| i32::try_from(at).ok();
     let float4 = |k: usize| [k as f32; 4];
-    by(device, size, ("uchar", "uint"), |k| k as u8, uint)?;
-    by(device, size, ("uchar", "ulong"), |k| k as u8, ulong)?;
-    by(device, size, ("ushort", "uint"), |k| k as u16, uint)?;
-    by(device, size, ("float", "uint"), |k| k as f32, uint)?;
-    by(device, size, ("float", "ulong"), |k| k as f32, ulong)?;
-    by(device, size, ("float", "int"), |k| k as f32, int)?;
-    by(device, size, ("float4", "uint"), float4, uint)
+    by(device, size, &built[0], |k| k as u8, uint)?;
+    by(device, size, &built[1], |k| k as u8, ulong)?;
+    by(device, size, &built[2], |k| k as u16, uint)?;
+    by(device, size, &built[3], |k| k as f32, uint)?;
+    by(device, size, &built[4], |k| k as f32, ulong)?;
+    by(device, size, &built[5], |k| k as f32, int)?;
+    by(device, size, &built[6], float4, uint)
 }
 
 fn strides(device: &Device, size: u64) -> CaseResult {
@@ -279,12 +305,13 @@ fn strides(device: &Device, size: u64) -> CaseResult {
             float3 v = x[n + i]; x[n + i] = v.zxy + float3(float(i), 1.0f, 2.0f); }
         kernel void halves(device half* x, constant uint& n, uint i [[thread_position_in_grid]]) {
             x[n + 2u * i] = half(i); }";
+    let [far_apart, floats, packed, halves] =
+        kernels(device, ["far_apart", "floats", "packed", "halves"], text)?;
     let threads = 41;
     let mut x = large::<u8>(device, size)?;
-    let kernel_of = |name| kernel(device, name, text);
     let stride = (x.len() - 1) / (threads - 1);
     for round in 1..=2 {
-        run(device, &kernel_of("far_apart")?, Grid::threads(threads).group(16), (&mut x, stride as u64))?;
+        run(device, &far_apart, Grid::threads(threads).group(16), (&mut x, stride as u64))?;
         for i in 0..threads {
             expect_at(&x, i * stride, &[(round * (i + 1)) as u8])?;
         }
@@ -294,7 +321,7 @@ fn strides(device: &Device, size: u64) -> CaseResult {
     let stride = (x.len() - 1) / (threads - 1);
     for round in 0..2 {
         let arguments = (&mut x, &mut y, stride as u64);
-        run(device, &kernel_of("floats")?, Grid::threads(threads).group(16), arguments)?;
+        run(device, &floats, Grid::threads(threads).group(16), arguments)?;
         expect_all(&y.to_vec()?, |i| if round == 0 { 0.0 } else { i as f32 });
     }
     for i in 0..threads {
@@ -304,12 +331,7 @@ fn strides(device: &Device, size: u64) -> CaseResult {
     let len = x.len() / 3;
     for n in [len - 500, (1 << 31) / 12 - 250, 16] {
         x.slice_mut(3 * n..3 * (n + 500))?.fill(4.0)?;
-        run(
-            device,
-            &kernel_of("packed")?,
-            Grid::threads(500).group(64),
-            (x.slice_mut(0..3 * len)?, n as u32),
-        )?;
+        run(device, &packed, Grid::threads(500).group(64), (x.slice_mut(0..3 * len)?, n as u32))?;
         let lane = |i: usize| [4.0 + i as f32, 5.0, 6.0];
         expect_at(&x, 3 * n, &(0..500).flat_map(lane).collect::<Vec<_>>())?;
     }
@@ -317,7 +339,7 @@ fn strides(device: &Device, size: u64) -> CaseResult {
     let mut x = large::<elinvar::f16>(device, size)?;
     // 2^32 elements of 2 bytes are within 12 GiB: the index wraps around.
     let n = if x.len() > 1 << 32 { u32::MAX - 99 } else { (x.len() - 500) as u32 };
-    run(device, &kernel_of("halves")?, Grid::threads(200).group(64), (&mut x, n))?;
+    run(device, &halves, Grid::threads(200).group(64), (&mut x, n))?;
     for i in 0..200_u32 {
         let at = n.wrapping_add(2 * i) as usize;
         expect_at(&x, at, &[elinvar::f16::from_f32(i as f32), elinvar::f16::from_f32(0.0)])?;
@@ -341,17 +363,13 @@ fn atomics(device: &Device, size: u64) -> CaseResult {
                     memory_order_relaxed, memory_order_relaxed)) break;
             }
         }";
+    let [count, largest, negate] = kernels(device, ["count", "largest", "negate"], text)?;
     let mut x = large::<u32>(device, size)?;
     let places = places(x.len());
     let n = places.len();
     let at = device.buffer_with_data(&places.iter().map(|at| *at as u64).collect::<Vec<_>>())?;
     let mut old = device.buffer::<u32>(4 * n)?;
-    run(
-        device,
-        &kernel(device, "count", text)?,
-        Grid::threads(4 * n).group(32),
-        (&mut x, &at, n as u32, &mut old),
-    )?;
+    run(device, &count, Grid::threads(4 * n).group(32), (&mut x, &at, n as u32, &mut old))?;
     for at in &places {
         expect_at(&x, *at, &[10])?;
     }
@@ -366,11 +384,11 @@ fn atomics(device: &Device, size: u64) -> CaseResult {
     drop(x);
     let mut x = large::<i32>(device, size)?;
     let at = device.buffer_with_data(&places.iter().map(|at| *at as u32).collect::<Vec<_>>())?;
-    run(device, &kernel(device, "largest", text)?, Grid::threads(2 * n).group(32), (&mut x, &at, n as u32))?;
+    run(device, &largest, Grid::threads(2 * n).group(32), (&mut x, &at, n as u32))?;
     for (i, at) in places.iter().enumerate() {
         expect_at(&x, *at, &[(n + i) as i32])?;
     }
-    run(device, &kernel(device, "negate", text)?, Grid::threads(n).group(32), (&mut x, &at))?;
+    run(device, &negate, Grid::threads(n).group(32), (&mut x, &at))?;
     for (i, at) in places.iter().enumerate() {
         expect_at(&x, *at, &[-(i as i32)])?;
     }
@@ -395,11 +413,12 @@ fn checked_accesses(device: &Device, size: u64) -> CaseResult {
         kernel void floats(device float* x, device const uint* at, uint i [[thread_position_in_grid]]) {
             x[at[i]] = float(i);
         }";
+    let of = |name| checked(device, name, text);
+    let (bytes, shifted, floats) = (of("bytes")?, of("shifted")?, of("floats")?);
     let stream = device.stream()?;
     let mut x = large::<u8>(device, size)?;
     let places = places(x.len());
     let n = places.len();
-    let bytes = checked(device, "bytes", text)?;
     let at = device.buffer_with_data(&places.iter().map(|at| *at as u64).collect::<Vec<_>>())?;
     for round in 0..2 {
         let mut y = device.buffer::<u8>(n)?;
@@ -438,7 +457,6 @@ fn checked_accesses(device: &Device, size: u64) -> CaseResult {
         told(result, &[format!("element {} of argument 0 `x` (uchar, 300 elements)", wrong as i64)]);
     }
     let mut x = large::<u8>(device, size)?;
-    let shifted = checked(device, "shifted", text)?;
     let (first, threads) = (u32::MAX - 99, 200);
     let mut y = device.buffer::<u8>(threads)?;
     shifted.launch(&device.stream()?, Grid::threads(threads).group(32), (&mut x, &mut y, first))?.wait()?;
@@ -449,7 +467,6 @@ fn checked_accesses(device: &Device, size: u64) -> CaseResult {
     let mut x = large::<f32>(device, size)?;
     let ends = [x.len() - 1, 0, x.len() / 2, x.len() - 2, 1];
     let at = device.buffer_with_data(&ends.map(|at| at as u32))?;
-    let floats = checked(device, "floats", text)?;
     floats.launch(&device.stream()?, Grid::threads(5), (&mut x, &at))?.wait()?;
     for (i, at) in ends.into_iter().enumerate() {
         expect_at(&x, at, &[i as f32])?;
@@ -550,6 +567,7 @@ fn one_of_two(device: &Device, size: u64) -> CaseResult {
 }
 
 fn copies_and_fills(device: &Device, size: u64) -> CaseResult {
+    let add = kernel(device, "add", ADD)?;
     let stream = device.stream()?;
     let mut x = large::<u32>(device, size)?;
     let len = x.len();
@@ -570,6 +588,23 @@ fn copies_and_fills(device: &Device, size: u64) -> CaseResult {
     stream.upload(&[5, 6, 7], x.slice_mut(len - 3..len)?)?;
     let end = stream.download(x.slice(len - 5..len)?)?;
     assert_eq!(end.wait()?, [95, 96, 5, 6, 7]);
+    drop(x);
+    // Without unified memory, a map would copy all of it.
+    if !device.caps().features.unified_memory {
+        return Ok(());
+    }
+    let mut x = large_for::<u32>(device, size, HostAccess::ReadWrite)?;
+    {
+        let mut view = x.map_mut()?;
+        assert_eq!((view.len(), view[len - 1], view[len / 2]), (len, 0, 0));
+        (view[0], view[len / 2], view[len - 1]) = (3, 5, 7);
+    }
+    let at = device.buffer_with_data(&[0_u32, (len / 2) as u32, (len - 1) as u32])?;
+    let mut sums = device.buffer::<u32>(3)?;
+    run(device, &add, Grid::threads(3), (&x, &at, &mut sums, 0_u32))?;
+    assert_eq!(sums.to_vec()?, [3, 6, 9]);
+    run(device, &add, Grid::threads(3), (&sums, &device.buffer::<u32>(3)?, &mut x, (len - 3) as u32))?;
+    assert_eq!(x.map()?[len - 3..], [3, 4, 5]);
     Ok(())
 }
 
@@ -635,6 +670,49 @@ fn graph(device: &Device, put: &Kernel, x: &mut Buffer<u32>, at: &Buffer<u32>) -
     let mut plan = graph.plan()?;
     // SAFETY: as in the caller.
     unsafe { plan.run(&stream) }?.wait()?;
+    Ok(())
+}
+
+/// Two transients of half the size each. Their memory is one, so that it is larger than either.
+#[allow(unsafe_code)] // launches, and transients that are written before they are read
+fn transients(device: &Device, size: u64) -> CaseResult {
+    let text = "
+        kernel void put(device uchar* x, device const uint* at, constant uint& n, uint i [[thread_position_in_grid]]) {
+            x[at[i]] = uchar(i * 3u); x[n + i] = uchar(i + 1u); }
+        kernel void sum(device const uchar* a, device const uchar* b, device const uint* at, device uint* y,
+                constant uint& n, uint i [[thread_position_in_grid]]) {
+            y[i] = a[at[i]] + 1000u * b[n + i]; }";
+    let [put, sum] = kernels(device, ["put", "sum"], text)?;
+    // Reserves as much before, for the reason if there is too little memory.
+    drop(large::<u8>(device, size)?);
+    device.pool().trim(0);
+    let (len, n) = ((size / 2) as usize, 64);
+    // A `uint` reaches the end of the smaller ones, and 4 GiB of the larger ones.
+    let reach = len.min(1 << 32);
+    let at: Vec<u32> = (0..n).map(|i| if i % 2 == 0 { i } else { reach - 1 - i } as u32).collect();
+    let at = device.buffer_with_data(&at)?;
+    let mut y = device.buffer::<u32>(n)?;
+    let mut graph = Graph::new();
+    // SAFETY: what is read was written by `put`, here and below.
+    let mut a = unsafe { graph.transient_uninit::<u8>(device, len) }?;
+    // SAFETY: as above.
+    let mut b = unsafe { graph.transient_uninit::<u8>(device, len) }?;
+    let (middle, top) = ((reach / 2) as u32, (reach - n) as u32);
+    let grid = || Grid::threads(n).group(32);
+    // SAFETY: every index is within the transients, here and below.
+    unsafe { graph.launch(&put, grid(), (&mut a, &at, middle)) }?;
+    // SAFETY: as above.
+    unsafe { graph.launch(&put, grid(), (&mut b, &at, top - 200)) }?;
+    // SAFETY: as above.
+    unsafe { graph.launch(&sum, grid(), (&a, &b, &at, &mut y, top - 200)) }?;
+    let mut plan = graph.plan()?;
+    assert!(plan.stats().arena_bytes >= size, "{:?}", plan.stats());
+    let stream = device.stream()?;
+    for _ in 0..2 {
+        // SAFETY: as above.
+        unsafe { plan.run(&stream) }?.wait()?;
+        expect_all(&y.to_vec()?, |i| u32::from((i * 3) as u8) + 1000 * (i as u32 + 1));
+    }
     Ok(())
 }
 

@@ -197,7 +197,8 @@ fn indices_that_wrap_around(device: &Device, size: u64) -> CaseResult {
     let of = |i: u32, n: u32| n.wrapping_add(i) as usize;
     let signed = |i: u32, n: u32| (i64::from(n.wrapping_add(i) as i32) + (1 << 31)) as usize;
     let back = |i: u32, n: u32| n.wrapping_sub(i) as usize;
-    let cases: [(u32, &dyn Fn(u32, u32) -> usize); 4] =
+    type Index<'a> = &'a dyn Fn(u32, u32) -> usize;
+    let cases: [(u32, Index<'_>); 4] =
         [(u32::MAX - 100, &of), ((1 << 31) - 101, &signed), (100, &back), (u32::MAX - 69, &of)];
     let mut content: BTreeMap<usize, u8> = BTreeMap::new();
     for (kernel, (n, index)) in built.iter().zip(cases) {
@@ -264,7 +265,7 @@ fn gathers_and_scatters(device: &Device, size: u64) -> CaseResult {
         }
         let mut y = device.buffer::<T>(n)?;
         run(device, visited, Grid::threads(16).group(16), (&mut x, &at, &mut y, n as u32))?;
-        let stays = |i: usize| places[i] % 2 == 0;
+        let stays = |i: usize| places[i].is_multiple_of(2);
         expect_all(&y.to_vec()?, |i| if stays(i) { of(3 * (i + 1)) } else { of(0) });
         for (i, at) in places.iter().enumerate() {
             expect_at(&x, *at, &[if stays(i) { of(3 * (i + 1)) } else { of(i + 3) }])?;
@@ -615,7 +616,7 @@ fn launches_of_every_kind(device: &Device, size: u64) -> CaseResult {
     let put = kernel(device, "put", text)?;
     let mut x = large::<u32>(device, size)?;
     let (len, n) = (x.len(), 64);
-    let ends = |i: usize| if i % 2 == 0 { i } else { len - i };
+    let ends = |i: usize| if i.is_multiple_of(2) { i } else { len - i };
     let at = device.buffer_with_data(&(0..n).map(|i| ends(i) as u32).collect::<Vec<_>>())?;
     // After the additions of 1 to k.
     let expect = |x: &Buffer<u32>, k: usize| {
@@ -686,10 +687,10 @@ fn transients(device: &Device, size: u64) -> CaseResult {
     // Reserves as much before, for the reason if there is too little memory.
     drop(large::<u8>(device, size)?);
     device.pool().trim(0);
-    let (len, n) = ((size / 2) as usize, 64);
+    let (len, n) = ((size / 2) as usize, 64_usize);
     // A `uint` reaches the end of the smaller ones, and 4 GiB of the larger ones.
     let reach = len.min(1 << 32);
-    let at: Vec<u32> = (0..n).map(|i| if i % 2 == 0 { i } else { reach - 1 - i } as u32).collect();
+    let at: Vec<u32> = (0..n).map(|i| if i.is_multiple_of(2) { i } else { reach - 1 - i } as u32).collect();
     let at = device.buffer_with_data(&at)?;
     let mut y = device.buffer::<u32>(n)?;
     let mut graph = Graph::new();

@@ -211,7 +211,8 @@ mod tests {
         let forms = Arc::new(Mutex::new(Vec::new()));
         let (built, kernel) = (forms.clone(), testing::build("count", testing::COUNT));
         let build: Build = Arc::new(move |form| {
-            built.lock().push(form.objects.log2());
+            // In units of 256 MiB.
+            built.lock().push(form.objects.bytes() >> 28);
             kernel(form)
         });
         let pipeline = CpuPipeline::new(testing::signature("count"), build);
@@ -220,7 +221,7 @@ mod tests {
             pipeline.prepare_for(group, bytes).unwrap();
             pipeline.kernel(group, bytes).unwrap();
         }
-        assert_eq!(*forms.lock(), [31, 32, 33, 34, 63], "one for each bound");
+        assert_eq!(*forms.lock(), [8, 15, 16, 30, 60, 1 << 35], "one for each bound");
         pipeline.prepare(group).unwrap();
         let error = pipeline.kernel(group, 20 * gib).err().unwrap().to_string();
         let bytes = 20 * gib;

@@ -116,8 +116,8 @@ impl Compiler {
     fn key(&self, kind: &str, name: &str, options: &PipelineOptions, form: Form) -> Option<Key> {
         let key = self.program.key(kind, name, &options.constants)?;
         let key = form.group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
-        let wider = u64::from(form.objects.log2() - SizeBound::DEFAULT.log2());
-        let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1 | wider << 2;
+        let objects = u64::from(form.objects.number());
+        let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1 | objects << 2;
         Some(self.generator.identify(key.number(flags)).finish())
     }
 

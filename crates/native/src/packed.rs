@@ -155,7 +155,7 @@ fn object_key(source: &Source, name: &str, options: &PipelineOptions, level: &st
     let system = std::env::consts::OS;
     let buffers = match objects {
         SizeBound::DEFAULT => String::new(),
-        larger => format!(" {}", larger.log2()),
+        larger => format!(" {}", larger.bytes()),
     };
     kernel_key(&format!("cpu {system} {level} {x}x{y}x{z} {stoppable}{buffers}"), source, name, options)
 }

@@ -8,36 +8,36 @@
 use crate::kernel::Kernel;
 use elinvar_ir::{Const, Operand};
 
-/// A power of two, which the sizes in bytes of all memory objects of a launch do not exceed.
+/// An upper bound of the sizes of all memory objects of a launch: 2 GiB, a larger power of two or 15/16 of one, up to 64 GiB, or none.
+///
+/// An index of 32 bits that wraps around stays in an object of a power of two, times the element size, but not in a smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SizeBound(u8);
 
 impl SizeBound {
     /// 2 GiB, for which code has the cheapest addresses.
-    pub const DEFAULT: Self = Self(31);
-    /// No bound.
-    pub const NONE: Self = Self(63);
-    /// The largest bound below [`SizeBound::NONE`], 64 GiB. A `uint` index of a 16-byte element, the largest of MSL's vectors of
-    /// 32-bit numbers, does not reach further.
-    const LARGEST: Self = Self(36);
+    pub const DEFAULT: Self = Self(0);
+    /// No bound. The largest other one is 64 GiB: a `uint` index of a 16-byte element, the largest vector of 32-bit numbers, does not
+    /// reach further.
+    pub const NONE: Self = Self(11);
 
-    /// The least bound of an object of `bytes` bytes: one of 2, 4, 8, 16, 32 and 64 GiB, or none.
+    /// The least bound of an object of `bytes` bytes.
     pub fn of(bytes: u64) -> Self {
-        let log2 = bytes.checked_next_power_of_two().map_or(63, u64::trailing_zeros);
-        match log2 as u8 {
-            small if small <= Self::DEFAULT.0 => Self::DEFAULT,
-            large if large > Self::LARGEST.0 => Self::NONE,
-            log2 => Self(log2),
-        }
+        (0..Self::NONE.0).map(Self).find(|bound| bytes <= bound.bytes()).unwrap_or(Self::NONE)
     }
 
     /// Size in bytes, inclusive.
     pub fn bytes(self) -> u64 {
-        1 << self.0
+        let power = 1 << (31 + self.0.div_ceil(2));
+        match self {
+            Self::NONE => 1 << 63,
+            Self(number) if number.is_multiple_of(2) => power,
+            Self(_) => power - power / 16,
+        }
     }
 
-    /// The base-2 logarithm of the size, in 31 to 63.
-    pub fn log2(self) -> u32 {
+    /// Its index in ascending order; 0 for [`SizeBound::DEFAULT`].
+    pub fn number(self) -> u32 {
         self.0.into()
     }
 }
@@ -65,14 +65,16 @@ mod tests {
 
     #[test]
     fn a_bound_is_inclusive() {
-        let (gib, log2) = (1_u64 << 30, |bytes| SizeBound::of(bytes).log2());
-        assert_eq!([0, 1, gib, 2 * gib - 1, 2 * gib].map(log2), [31; 5]);
-        assert_eq!([2 * gib + 1, 3 * gib, 4 * gib].map(log2), [32; 3]);
-        assert_eq!([4 * gib + 4096, 8 * gib, 8 * gib + 1, 12 * gib].map(log2), [33, 33, 34, 34]);
-        assert_eq!([64 * gib, 64 * gib + 1, 1 << 63, u64::MAX].map(log2), [36, 63, 63, 63]);
-        for bytes in [1, 2 * gib, 2 * gib + 1, 5 * gib, 64 * gib, 65 * gib, 1 << 63] {
-            assert!(bytes <= SizeBound::of(bytes).bytes());
+        let gib = 1_u64 << 30;
+        let all: Vec<u64> = (0..SizeBound::NONE.0).map(|number| SizeBound(number).bytes()).collect();
+        let quarters = [8, 15, 16, 30, 32, 60, 64, 120, 128, 240, 256];
+        assert_eq!(all, quarters.map(|quarter| quarter * gib / 4));
+        for (number, bytes) in all.into_iter().enumerate() {
+            assert_eq!(SizeBound::of(bytes).number(), number as u32);
+            assert_eq!(SizeBound::of(bytes + 1).number(), number as u32 + 1);
         }
+        assert_eq!([0, 1, gib, 2 * gib - 1].map(SizeBound::of), [SizeBound::DEFAULT; 4]);
+        assert_eq!([64 * gib + 1, 1 << 63, u64::MAX].map(SizeBound::of), [SizeBound::NONE; 3]);
         assert_eq!(SizeBound::default(), SizeBound::of(0));
     }
 }

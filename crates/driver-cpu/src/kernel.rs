@@ -1,6 +1,7 @@
 //! A kernel compiled for one threadgroup size, and the pipeline that caches one per size.
 //!
-//! Code that can be stopped in loops is slower. It is a separate pipeline, created on first use.
+//! Code that can be stopped in loops is slower. It is a separate pipeline, created on first use. Code for large buffers is slower, too:
+//! a dispatch runs the code for the size of its largest memory, rounded up to a [`SizeBound`].
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +10,7 @@ use elinvar_driver::sync::OnceLock;
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 
 use elinvar_code::{Bounds, check_group, max_threads};
-use elinvar_native::{BySize, Form, Made, Object};
+use elinvar_native::{BySize, Form, Made, Object, SizeBound};
 
 use crate::crash::Description;
 use crate::loader::Code;
@@ -82,19 +83,25 @@ impl CpuPipeline {
     fn with(signature: Signature, build: Build, is_stoppable: bool) -> Self {
         let max_threads = max_threads(&signature);
         let (of, made) = (signature.clone(), build.clone());
-        let code = BySize::new(move |group, optimize| {
+        let code = BySize::new(move |group, objects, optimize| {
             check_group(&of, group)?;
-            made(Form { group, stoppable: is_stoppable }, optimize)
+            made(Form { group, stoppable: is_stoppable, objects }, optimize)
         });
         Self { signature, max_threads, build, code, is_stoppable, stoppable: OnceLock::new() }
     }
 
-    /// The kernel for this threadgroup size, which [`Pipeline::prepare`] has built.
-    pub(crate) fn kernel(&self, group: Dim3) -> Result<Arc<CompiledKernel>> {
-        self.code.get(group).ok_or_else(|| {
-            let Dim3 { x, y, z } = group;
-            let name = &self.signature.name;
-            Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
+    /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
+    pub(crate) fn kernel(&self, group: Dim3, largest: u64) -> Result<Arc<CompiledKernel>> {
+        let objects = SizeBound::of(largest);
+        self.code.get(group, objects).ok_or_else(|| {
+            let (name, Dim3 { x, y, z }) = (&self.signature.name, group);
+            let memory = match objects {
+                SizeBound::DEFAULT => String::new(),
+                _ => format!(" and memory of {largest} bytes"),
+            };
+            Error::invalid(format!(
+                "kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}{memory}"
+            ))
         })
     }
 }
@@ -109,7 +116,11 @@ impl Pipeline for CpuPipeline {
     }
 
     fn prepare(&self, group: Dim3) -> Result<()> {
-        self.code.prepare(group)
+        self.prepare_for(group, 0)
+    }
+
+    fn prepare_for(&self, group: Dim3, largest: u64) -> Result<()> {
+        self.code.prepare(group, SizeBound::of(largest))
     }
 
     fn optimize(&self, group: Dim3) -> Result<()> {
@@ -131,6 +142,8 @@ impl Pipeline for CpuPipeline {
 
 #[cfg(test)]
 mod tests {
+    use elinvar_driver::sync::Mutex;
+
     use super::*;
     use crate::testing;
 
@@ -138,10 +151,37 @@ mod tests {
     fn a_size_that_has_not_been_prepared_is_refused() {
         let pipeline = CpuPipeline::new(testing::signature("count"), testing::build("count", testing::COUNT));
         pipeline.prepare(Dim3::new(32, 2, 1)).unwrap();
-        pipeline.kernel(Dim3::new(32, 2, 1)).unwrap();
+        pipeline.kernel(Dim3::new(32, 2, 1), 0).unwrap();
         assert_eq!(pipeline.is_optimized(Dim3::new(32, 2, 1)), Some(true));
-        let error = pipeline.kernel(Dim3::from(64)).err().unwrap();
+        let error = pipeline.kernel(Dim3::from(64), 2 << 30).err().unwrap();
         assert_eq!(error.to_string(), "kernel `count` has not been prepared for threadgroups of 64x1x1");
+    }
+
+    #[test]
+    fn the_largest_memory_selects_the_code() {
+        let forms = Arc::new(Mutex::new(Vec::new()));
+        let (built, kernel) = (forms.clone(), testing::build("count", testing::COUNT));
+        let build: Build = Arc::new(move |form, optimize| {
+            // In units of 256 MiB.
+            built.lock().push(form.objects.bytes() >> 28);
+            kernel(form, optimize)
+        });
+        let pipeline = CpuPipeline::new(testing::signature("count"), build);
+        let (group, gib) = (Dim3::from(8), 1_u64 << 30);
+        for bytes in [0, 1, 2 * gib, 2 * gib + 1, 4 * gib, 4 * gib + 4096, 12 * gib, 3 * gib, u64::MAX] {
+            pipeline.prepare_for(group, bytes).unwrap();
+            pipeline.kernel(group, bytes).unwrap();
+        }
+        assert_eq!(*forms.lock(), [8, 15, 16, 30, 60, 1 << 35], "one for each bound");
+        pipeline.prepare(group).unwrap();
+        let error = pipeline.kernel(group, 20 * gib).err().unwrap().to_string();
+        let bytes = 20 * gib;
+        assert_eq!(
+            error,
+            format!(
+                "kernel `count` has not been prepared for threadgroups of 8x1x1 and memory of {bytes} bytes"
+            )
+        );
     }
 
     #[test]
@@ -168,10 +208,8 @@ mod tests {
 
     #[test]
     fn faults_name_kernel_message_and_place() {
-        let mut kernel =
-            testing::build("k", testing::COUNT)(Form { group: Dim3::from(1), stoppable: false }, false)
-                .unwrap()
-                .code;
+        let form = Form { group: Dim3::from(1), stoppable: false, objects: SizeBound::DEFAULT };
+        let mut kernel = testing::build("k", testing::COUNT)(form, false).unwrap().code;
         kernel.faults = vec![("first".into(), None), ("second".into(), Some("a.metal:7".into()))];
         assert_eq!(kernel.fault(1).to_string(), "kernel `k`: first");
         assert_eq!(kernel.fault(2).to_string(), "kernel `k` at a.metal:7: second");

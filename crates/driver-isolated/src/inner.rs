@@ -314,16 +314,16 @@ impl SpecializedKernel {
         }
     }
 
-    /// Its code for a threadgroup size, optimized if `optimize` is true and otherwise according to its tier.
+    /// Its code in a form, optimized if `optimize` is true and otherwise according to its tier.
     ///
     /// # Errors
     /// As [`elinvar_driver::Pipeline::prepare`].
-    pub(crate) fn for_size(&self, group: Dim3, stoppable: bool, optimize: bool) -> Result<Made<Packed>> {
+    pub(crate) fn for_form(&self, form: Form, optimize: bool) -> Result<Made<Packed>> {
         match self {
             Self::Cpu { library, signature, options } => {
                 let tier = if optimize { Tier::Optimized } else { options.tier };
                 let options = PipelineOptions { tier, ..options.clone() };
-                library.pack(&signature.name, &options, Form { group, stoppable })
+                library.pack(&signature.name, &options, form)
             }
             Self::Cuda { packed, .. } => {
                 Ok(Made { code: packed.clone(), optimized: true, optimizable: false })

@@ -11,7 +11,7 @@ use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, 
 use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source, Tier};
 use elinvar_ir::Location;
 use elinvar_msl::{InductionVariables, stage};
-use elinvar_spmd::{Compiled, LineSize};
+use elinvar_spmd::{Compiled, LineSize, SizeBound};
 
 use crate::generate::{Generator, Level, MachineCode};
 use crate::object::Object;
@@ -26,6 +26,8 @@ pub struct Form {
     pub group: Dim3,
     /// Whether loops poll for a request to stop, which is slower.
     pub stoppable: bool,
+    /// Upper bound of the sizes of all buffers.
+    pub objects: SizeBound,
 }
 
 /// A kernel's code, loaded.
@@ -153,7 +155,8 @@ impl Compiler {
     ) -> Option<Key> {
         let key = self.program.key(kind, name, &options.constants)?;
         let key = form.group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
-        let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1;
+        let objects = u64::from(form.objects.number());
+        let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1 | objects << 2;
         Some(self.generator.identify(key.number(flags), level).finish())
     }
 
@@ -232,6 +235,7 @@ impl Compiler {
                 .collect(),
             checks: checked.then(|| args.iter().map(given).collect()),
             stoppable: form.stoppable,
+            objects: form.objects,
             ascending: order::is_observed(module),
         }
     }

@@ -1,11 +1,13 @@
 //! [`Library`]: a source whose kernels were compiled ahead of time, or are compiled on demand.
 //!
 //! Machine code is specific to a threadgroup size, so a bundle contains code for the sizes that were chosen when it was packed. It is
-//! compiled for a level of the processor architecture ([`Target::levels`]) and used on processors that support this level.
+//! compiled for a level of the processor architecture ([`Target::levels`]) and used on processors that support this level. Code for
+//! buffers above [`SizeBound::DEFAULT`] is packed on request, as one form for all sizes.
 
 use elinvar_cache::{Cache, Key};
 use elinvar_code::{Bundle, Declared, check_group, kernel_key};
 use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, Tier};
+use elinvar_spmd::SizeBound;
 
 use crate::by_size::Made;
 use crate::compiler::{Compiler, Form, Loaded};
@@ -120,7 +122,7 @@ impl Compiler {
         compiled
     }
 
-    /// Adds a kernel to a bundle, for threadgroups of these sizes.
+    /// Adds a kernel to a bundle, for threadgroups of these sizes and buffers of up to these sizes.
     ///
     /// # Errors
     /// As [`Compiler::kernel`].
@@ -129,14 +131,16 @@ impl Compiler {
         name: &str,
         options: &PipelineOptions,
         groups: &[Dim3],
+        bounds: &[SizeBound],
         bundle: &mut Bundle,
     ) -> Result<()> {
         let options = &PipelineOptions { tier: Tier::Optimized, ..options.clone() };
         let signature = self.signature(name, options)?;
         bundle.insert(&signature_key(self.source(), name, options), &Ok(signature));
-        for group in groups {
+        for (group, objects) in groups.iter().flat_map(|group| bounds.iter().map(move |bound| (group, bound)))
+        {
             for stoppable in [false, true] {
-                let form = Form { group: *group, stoppable };
+                let form = Form { group: *group, stoppable, objects: *objects };
                 let object = self.kernel(name, options, form);
                 let key = object_key(self.source(), name, options, self.target().processor_name(), form);
                 bundle.insert(&key, &object);
@@ -152,12 +156,16 @@ fn signature_key(source: &Source, name: &str, options: &PipelineOptions) -> Key 
 }
 
 fn object_key(source: &Source, name: &str, options: &PipelineOptions, level: &str, form: Form) -> Key {
-    let Form { group: Dim3 { x, y, z }, stoppable } = form;
+    let Form { group: Dim3 { x, y, z }, stoppable, objects } = form;
     let system = std::env::consts::OS;
-    kernel_key(&format!("cpu {system} {level} {x}x{y}x{z} {stoppable}"), source, name, options)
+    let buffers = match objects {
+        SizeBound::DEFAULT => String::new(),
+        larger => format!(" {}", larger.bytes()),
+    };
+    kernel_key(&format!("cpu {system} {level} {x}x{y}x{z} {stoppable}{buffers}"), source, name, options)
 }
 
-/// Looks up a kernel's code in a bundle.
+/// Looks up a kernel's code in a bundle: for these buffers, or for larger ones of any size.
 fn object_of(
     bundle: &Bundle,
     source: &Source,
@@ -166,14 +174,21 @@ fn object_of(
     form: Form,
 ) -> Result<Object> {
     let levels = Target::levels();
-    let keys = std::iter::once(&NATIVE).chain(&levels);
-    let mut keys = keys.map(|level| object_key(source, name, options, level, form));
-    let found = keys.find_map(|key| bundle.get(&key));
+    let levels_of = |form: Form| {
+        let mut levels = std::iter::once(&NATIVE).chain(&levels);
+        levels.find_map(|level| bundle.get(&object_key(source, name, options, level, form)))
+    };
+    let is_large = form.objects > SizeBound::DEFAULT;
+    let any = || is_large.then(|| levels_of(Form { objects: SizeBound::NONE, ..form })).flatten();
     let Dim3 { x, y, z } = form.group;
-    found.unwrap_or_else(|| {
+    levels_of(form).or_else(any).unwrap_or_else(|| {
         let known = levels.join("`, `");
+        let buffers = match is_large {
+            true => format!(" and buffers above {} bytes (packed with `--large-buffers`)", SizeBound::DEFAULT.bytes()),
+            false => String::new(),
+        };
         Err(Error::unsupported(format!(
-            "the bundle has no kernel `{name}` for threadgroups of {x}x{y}x{z} on this processor (`{known}`)"
+            "the bundle has no kernel `{name}` for threadgroups of {x}x{y}x{z}{buffers} on this processor (`{known}`)"
         )))
     })
 }
@@ -190,7 +205,43 @@ mod tests {
     }
 
     fn form(threads: u32, stoppable: bool) -> Form {
-        Form { group: Dim3::from(threads), stoppable }
+        Form { group: Dim3::from(threads), stoppable, objects: SizeBound::DEFAULT }
+    }
+
+    #[test]
+    fn code_for_large_buffers_is_packed_on_request() {
+        let source = Source::msl(
+            "kernel void k(device uchar* x, constant uint& n, uint i [[thread_position_in_grid]]) { x[i + n] = 7; }",
+        );
+        let target = || Target::of(Target::levels()[0]).unwrap();
+        let options = PipelineOptions::default();
+        let packed = |bounds: &[SizeBound]| {
+            let mut bundle = Bundle::default();
+            let compiler = Compiler::packing(&Cache::off(), &source, target(), &mut bundle).unwrap();
+            compiler.pack("k", &options, &[Dim3::from(64)], bounds, &mut bundle).unwrap();
+            (library(Packed { bundle: bundle.to_bytes().into(), key: source.identity() }), compiler)
+        };
+        let large = |bound, stoppable| Form { objects: bound, ..form(64, stoppable) };
+        let get = |library: &Library, form| {
+            library.kernel_with("k", &options, form, |_| Ok(())).map(|loaded| loaded.object)
+        };
+        let (small, compiler) = packed(&[SizeBound::DEFAULT]);
+        let error = get(&small, large(SizeBound::of(3 << 30), false)).unwrap_err().to_string();
+        let expected = "no kernel `k` for threadgroups of 64x1x1 and buffers above 2147483648 bytes (packed with `--large-buffers`)";
+        assert!(error.contains(expected), "{error}");
+        let (both, _) = packed(&[SizeBound::DEFAULT, SizeBound::NONE]);
+        for stoppable in [false, true] {
+            let [narrow, wide] = [SizeBound::DEFAULT, SizeBound::NONE]
+                .map(|bound| compiler.kernel("k", &options, large(bound, stoppable)).unwrap());
+            assert_ne!(narrow, wide);
+            assert_eq!(get(&both, form(64, stoppable)).unwrap(), narrow);
+            for gib in [3, 12, 100] {
+                assert_eq!(get(&both, large(SizeBound::of(gib << 30), stoppable)).unwrap(), wide);
+            }
+        }
+        // Without a bound, code is for small buffers, too, but it is not used for them.
+        let (only, _) = packed(&[SizeBound::NONE]);
+        assert!(get(&only, form(64, false)).unwrap_err().to_string().contains("64x1x1 on this processor"));
     }
 
     #[test]
@@ -200,7 +251,7 @@ mod tests {
         let target = Target::of(Target::levels()[0]).unwrap();
         let compiler = Compiler::packing(&Cache::off(), &source, target, &mut bundle).unwrap();
         let options = PipelineOptions::default();
-        compiler.pack("k", &options, &[Dim3::from(8)], &mut bundle).unwrap();
+        compiler.pack("k", &options, &[Dim3::from(8)], &[SizeBound::DEFAULT], &mut bundle).unwrap();
         let key = source.identity();
         let library = library(Packed { bundle: bundle.to_bytes().into(), key });
         assert_eq!(library.declared(), compiler.declared());

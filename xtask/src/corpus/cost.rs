@@ -14,7 +14,7 @@ use elinvar_cache::Cache;
 use elinvar_code::max_threads;
 use elinvar_driver::{Dim3, Error, PipelineOptions, Source, Tier};
 use elinvar_ir::Module;
-use elinvar_native::{Compiler, Form, Target};
+use elinvar_native::{Compiler, Form, SizeBound, Target};
 
 use super::sources::Corpus;
 use super::{constants, in_parallel, run, sample};
@@ -126,7 +126,11 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str, options: &PipelineOptions
     let start = Instant::now();
     let signature = compiler.signature(kernel, options)?;
     let front = start.elapsed().as_secs_f64();
-    let form = Form { group: Dim3::from(max_threads(&signature).min(THREADS)), stoppable: false };
+    let form = Form {
+        group: Dim3::from(max_threads(&signature).min(THREADS)),
+        stoppable: false,
+        objects: SizeBound::DEFAULT,
+    };
     let scalar = instructions(&compiler.ir(kernel, options)?)?;
     let start = Instant::now();
     let vector = compiler.vector_ir(kernel, options, form)?;
@@ -162,7 +166,7 @@ fn empty() -> usize {
     let count = || {
         let source = Source::msl("kernel void empty(device float* x) {}");
         let compiler = Compiler::new(&Cache::off(), &source, Target::from_env()?)?;
-        let form = Form { group: Dim3::from(THREADS), stoppable: false };
+        let form = Form { group: Dim3::from(THREADS), stoppable: false, objects: SizeBound::DEFAULT };
         instructions(&compiler.vector_ir("empty", &PipelineOptions::default(), form)?)
     };
     *COUNT.get_or_init(|| count().unwrap_or_default())

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use elinvar::{Dim3, Error, Signature, Source};
 use elinvar_code::{Declared, max_threads};
 use elinvar_driver::{Constant, PipelineOptions, Tier};
-use elinvar_native::{Form, LineSize};
+use elinvar_native::{Form, LineSize, SizeBound};
 use elinvar_ptx::Constants;
 
 use super::compiler::Compiler;
@@ -87,7 +87,7 @@ fn code(
     match compiler {
         Compiler::Cpu(compiler) => {
             let group = group.unwrap_or_else(|| Dim3::from(max_threads(kernel).min(DEFAULT_THREADS)));
-            let form = Form { group, stoppable: false };
+            let form = Form { group, stoppable: false, objects: SizeBound::DEFAULT };
             match emit {
                 Emit::VectorIr => compiler.vector_ir(name, options, form),
                 Emit::Asm => compiler.assembly(name, options, form),

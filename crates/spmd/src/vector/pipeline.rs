@@ -357,7 +357,8 @@ fn bounds(state: &mut State<'_>) -> Result<(), Error> {
 }
 
 fn lower_intrinsics(state: &mut State<'_>) -> Result<(), Error> {
-    let kernel = lower_intrinsics::lower(&state.module)?;
+    let mut kernel = lower_intrinsics::lower(&state.module)?;
+    kernel.objects = state.options.objects;
     let (params, expected) = (kernel.function.params.len(), state.options.threadgroup_args.len());
     if params != expected {
         return Err(Error::Malformed(format!(

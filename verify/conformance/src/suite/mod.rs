@@ -32,6 +32,7 @@ mod indirect;
 mod integer_functions;
 mod integers;
 mod lanes;
+mod large_buffers;
 mod layout;
 mod math_functions;
 mod math_references;
@@ -58,6 +59,7 @@ mod vectors;
 
 pub use callbacks::drop_last_device;
 use elinvar::{Args, Completion, Device, Error, Grid, Kernel, Source, Stream};
+pub use large_buffers::memory_is_short;
 
 /// Result of a case. A wrong result panics; [`Error::Unsupported`] means that the device lacks a feature that the case needs.
 type CaseResult = Result<(), Failure>;
@@ -153,6 +155,7 @@ pub fn cases() -> Vec<Case> {
         barriers::CASES,
         order::CASES,
         memory::CASES,
+        large_buffers::CASES,
         streams::CASES,
         events::CASES,
         callbacks::CASES,

@@ -17,8 +17,8 @@ use elinvar_driver_cpu::Code;
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
 use elinvar_native::{Generator, Target};
-use elinvar_spmd::Compiled;
 use elinvar_spmd::bounds::Given;
+use elinvar_spmd::{Compiled, SizeBound};
 
 pub use run::{Launched, Launches};
 
@@ -121,6 +121,7 @@ fn options(kernel: &Wild) -> elinvar_spmd::Options {
         invariant_bytes: given.iter().map(|given| given.bytes).collect(),
         checks: Some(given.to_vec()),
         stoppable: false,
+        objects: SizeBound::DEFAULT,
         ascending: false,
     }
 }

@@ -13,6 +13,7 @@ mod launch;
 mod record;
 mod runtime;
 mod table;
+mod tiers;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ Suites:
            launches), launch_isolated (launch_1_group on an isolated device)
   runtime  alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_1000, streams_2, graph_replay, tracing_on
   compile  compile_vector_add_first (empty cache), _cold (precompiled header cached), _cached (all cached);
+           compile_large_first, _optimized: a kernel that is costly to optimize, to the end of its first launch;
+           compile_large_replacement: its longest launch while optimized code replaces the other;
            compile_NAME for each kernel of the cpu suite, with the duration of each stage
   checks   vector_add_checked, matmul_naive_checked, matmul_naive_deadline
   cpu      whole kernels, with one thread and with all threads: saxpy_dram, saxpy_l2, matmul_naive,
@@ -113,6 +116,9 @@ const CASES: &[(&str, &str, Run)] = &[
     ("compile", "compile_vector_add_first", compile::first),
     ("compile", "compile_vector_add_cold", compile::cold),
     ("compile", "compile_vector_add_cached", compile::cached),
+    ("compile", "compile_large_first", tiers::first),
+    ("compile", "compile_large_optimized", tiers::optimized),
+    ("compile", "compile_large_replacement", tiers::replacement),
     ("checks", "vector_add_checked", checks::vector_add),
     ("checks", "matmul_naive_checked", checks::matmul_naive),
     ("checks", "matmul_naive_deadline", checks::matmul_naive_deadline),

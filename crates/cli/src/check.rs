@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use elinvar::{Dim3, MathMode, Signature, Source};
 use elinvar_code::Declared;
-use elinvar_driver::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
+use elinvar_driver::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier};
 use serde_json::{Value, json};
 
 use crate::constant;
@@ -154,7 +154,8 @@ impl Check {
         warnings.iter().for_each(|warning| report.note(warning));
         report.constants = declared.clone();
         let own = constants.iter().filter(|c| report.constants.iter().any(|known| is(known, c)));
-        let options = PipelineOptions { constants: own.cloned().collect(), checked: false };
+        let options =
+            PipelineOptions { constants: own.cloned().collect(), checked: false, tier: Tier::Optimized };
         let wanted = |name: &str| self.kernel.as_deref().is_none_or(|kernel| kernel == name);
         let kernels: Vec<&Signature> = kernels.iter().filter(|kernel| wanted(&kernel.name)).collect();
         let build = |kernel: &Signature| {

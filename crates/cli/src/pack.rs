@@ -7,6 +7,7 @@ use clap::Args;
 use elinvar::{Dim3, Error, Signature, Source};
 use elinvar_code::{Bundle, Declared};
 use elinvar_driver::{Constant, PipelineOptions};
+use elinvar_native::SizeBound;
 use serde_json::json;
 
 use crate::check::is;
@@ -38,6 +39,9 @@ pub struct Pack {
     /// Threadgroup size for which CPU kernels are compiled; may be repeated
     #[arg(long = "group", value_name = "X[,Y[,Z]]", value_parser = parse_size, default_value = "256")]
     groups: Vec<Dim3>,
+    /// Also compile CPU kernels for buffers above 2 GiB
+    #[arg(long)]
+    large_buffers: bool,
     /// Value of a function constant, such as `7u32` or `true`; may be repeated
     #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
     constants: Vec<(String, String)>,
@@ -104,8 +108,10 @@ impl Pack {
                 let target = elinvar_native::Target::of(level.unwrap_or_default())?;
                 let compiler = elinvar_native::Compiler::packing(cache, source, target, bundle)?;
                 let seen = Seen::of(compiler.declared(), constants);
+                let bounds = [SizeBound::DEFAULT, SizeBound::NONE];
+                let bounds = &bounds[..1 + usize::from(self.large_buffers)];
                 self.pack_kernels(&seen, |kernel, options| {
-                    compiler.pack(kernel, options, &self.groups, bundle)
+                    compiler.pack(kernel, options, &self.groups, bounds, bundle)
                 })
             }
         }
@@ -116,7 +122,11 @@ impl Pack {
         seen: &Seen<'_>,
         mut pack: impl FnMut(&str, &PipelineOptions) -> elinvar::Result<()>,
     ) -> Result<Vec<String>> {
-        let plain = PipelineOptions { constants: seen.constants.clone(), checked: false };
+        let plain = PipelineOptions {
+            constants: seen.constants.clone(),
+            checked: false,
+            ..PipelineOptions::default()
+        };
         let mut packed = Vec::new();
         let wanted = |kernel: &&Signature| self.kernels.is_empty() || self.kernels.contains(&kernel.name);
         for kernel in seen.kernels.iter().filter(wanted) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use elinvar::{
-    Bundle, CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel, Library,
-    Signature, Stream,
+    Bundle, CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel,
+    KernelOptions, Library, Signature, Stream,
 };
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::npy;
 use crate::output;
 use crate::report::{median, print_json, say, time_text};
 use crate::select::Selection;
-use crate::source::{Math, SourceOptions};
+use crate::source::{Math, SourceOptions, TierName};
 use crate::summary::Summary;
 use crate::value::{Value, parse_size, split_pair};
 
@@ -79,6 +79,9 @@ pub struct Run {
     /// Floating-point math mode
     #[arg(long, value_enum, default_value = "fast")]
     math: Math,
+    /// When the kernel is optimized: `adaptive` starts kernels that are costly to optimize unoptimized
+    #[arg(long, value_enum, default_value = "adaptive")]
+    tier: TierName,
     /// Check the bounds of each memory access; the first access out of bounds is reported with argument, element,
     /// thread and line
     #[arg(long)]
@@ -142,7 +145,8 @@ impl Run {
         for warning in library.warnings() {
             eprintln!("{warning}");
         }
-        let kernel = Runnable::of(&library, &self.kernel, &constants, self.checked)?;
+        let options = KernelOptions::new().constants(&constants).tier(self.tier.into());
+        let kernel = Runnable::of(&library, &self.kernel, options, self.checked)?;
         let bound = Bound::new(&device, kernel.signature(), given)?;
         let outputs = self.outputs(&kernel, &bound)?;
         let times = self.dispatch(&device, &kernel, &bound)?;
@@ -259,10 +263,10 @@ enum Runnable {
 }
 
 impl Runnable {
-    fn of(library: &Library, name: &str, constants: &Constants, checked: bool) -> Result<Self> {
+    fn of(library: &Library, name: &str, options: KernelOptions, checked: bool) -> Result<Self> {
         Ok(match checked {
-            true => Self::Checked(library.checked_kernel_with(name, constants)?),
-            false => Self::Plain(library.kernel_with(name, constants)?),
+            true => Self::Checked(library.checked_kernel_with(name, options)?),
+            false => Self::Plain(library.kernel_with(name, options)?),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use elinvar::{MathMode, Source};
+use elinvar::{MathMode, Source, Tier};
 
 use crate::failure::{Failure, Result};
 
@@ -59,6 +59,27 @@ impl SourceOptions {
             };
         }
         source
+    }
+}
+
+/// The tiers by name.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum TierName {
+    /// Optimized in the background if that takes long
+    Adaptive,
+    /// Not optimized
+    Quick,
+    /// Optimized before the first run
+    Optimized,
+}
+
+impl From<TierName> for Tier {
+    fn from(tier: TierName) -> Self {
+        match tier {
+            TierName::Adaptive => Self::Adaptive,
+            TierName::Quick => Self::Quick,
+            TierName::Optimized => Self::Optimized,
+        }
     }
 }
 

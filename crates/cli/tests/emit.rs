@@ -28,6 +28,7 @@ fn each_form_is_printed_without_target_and_group() {
         ("vector-ir", ";", "cpu", "define i32 @elinvar_threadgroups("),
         ("ptx", "//", "cuda:sm_90", ".visible .entry elinvar_fill("),
         ("asm", asm, "cpu", "elinvar_threadgroups:"),
+        ("lines", "#", "cpu", "#vector  scalar  line\n"),
     ] {
         let ended = elinvar(&["check", "--emit", form, &file]);
         ended.expect(0, &[]);
@@ -44,6 +45,27 @@ fn each_form_is_printed_without_target_and_group() {
         assert_eq!(headings(&one.stdout, comment).len(), 1, "{form}");
         assert!(ended.stdout.ends_with(&format!("\n\n{}", one.stdout)), "{form}: {}", ended.stdout);
     }
+}
+
+#[test]
+fn instructions_are_counted_by_source_line() {
+    let folder = Folder::new();
+    let file = folder.write("lines.metal", "kernel void f(device float* o, uint i [[thread_position_in_grid]]) {\n  float x = o[i];\n  x = x * x + 1;\n  o[i] = x;\n}\n");
+    let ended = elinvar(&["check", "--emit", "lines", &file]);
+    ended.expect(0, &[]);
+    let sizes = |what: &str| -> Vec<usize> {
+        let row = ended.stdout.lines().find(|row| row.ends_with(what)).unwrap();
+        row.split_whitespace().take(2).map(|number| number.parse().unwrap()).collect()
+    };
+    // An addition and a multiplication, or one FMA in each version.
+    let product = sizes(&format!("{file}:3"));
+    assert!((2..=8).contains(&product[0]) && (1..=2).contains(&product[1]), "{}", ended.stdout);
+    let rows = ended.stdout.lines().skip(3).filter(|row| !row.is_empty());
+    let rows: Vec<Vec<usize>> =
+        rows.map(|row| row.split_whitespace().take(2).map(|n| n.parse().unwrap()).collect()).collect();
+    let total: [usize; 2] = [0, 1].map(|at| rows.iter().map(|row| row[at]).sum());
+    assert_eq!(sizes("all"), total, "{}", ended.stdout);
+    assert!(rows.is_sorted_by(|a, b| a[0] >= b[0]), "{}", ended.stdout);
 }
 
 #[test]

@@ -61,6 +61,17 @@ fn kernels_that_are_not_there_and_damage_are_named() {
 }
 
 #[test]
+fn code_for_large_buffers_is_packed_on_request() {
+    let folder = Folder::new();
+    let bundle = folder.file("add.bundle").display().to_string();
+    let words = ["pack", &example("vector_add"), "-o", &bundle, "--target", "cpu", "--group", "32", "--json"];
+    let bytes = |more: &[&str]| elinvar(&[&words[..], more].concat()).json()["bytes"].as_u64().unwrap();
+    let (without, with) = (bytes(&[]), bytes(&["--large-buffers"]));
+    assert!(with > without * 3 / 2, "{without} and {with} bytes");
+    run(&bundle, &["--group", "32"]).expect(0, &[]);
+}
+
+#[test]
 fn what_is_wrong_is_not_packed() {
     let folder = Folder::new();
     let file = folder.write("wrong.metal", b"kernel void k(device int* a) { a[0] = b; }\n");

@@ -13,7 +13,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use elinvar_cache::{Key, decode, encode};
-use elinvar_driver::{Diagnostic, Error, PipelineOptions, Result, Source};
+use elinvar_driver::{Diagnostic, Error, PipelineOptions, Result, Source, Tier};
 use elinvar_msl::Declared;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -165,8 +165,9 @@ fn source_key(source: &Source) -> Key {
     Key::from(source.identity())
 }
 
-/// The key of a kernel's code; `kind` names the target and the form.
+/// The key of a kernel's code; `kind` names the target and the form. It is the same for all tiers: a bundle has optimized code.
 pub fn kernel_key(kind: &str, source: &Source, kernel: &str, options: &PipelineOptions) -> Key {
+    let options = PipelineOptions { tier: Tier::default(), ..options.clone() };
     Key::of(&encode(&(kind, source.identity(), kernel, options)))
 }
 
@@ -230,7 +231,11 @@ mod tests {
                 scalar: Scalar::U8,
                 bytes: vec![*byte],
             };
-            let options = PipelineOptions { constants: constants.iter().map(constant).collect(), checked };
+            let options = PipelineOptions {
+                constants: constants.iter().map(constant).collect(),
+                checked,
+                ..PipelineOptions::default()
+            };
             kernel_key("ptx", &Source::msl("a"), "k", &options)
         };
         let keys = [

@@ -103,7 +103,7 @@ impl CpuDevice {
 }
 
 impl CpuDevice {
-    /// An error for a buffer above the size limit, on which compiled code relies.
+    /// An error for a buffer above the size limit.
     fn expect_allowed(&self, bytes: u64) -> Result<()> {
         self.pool.expect_here("an allocation")?;
         let limit = self.caps.limits.max_buffer_bytes;

@@ -61,7 +61,7 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
             dispatch.pipeline.signature().name
         ))
     })?;
-    let kernel = pipeline.kernel(dispatch.group)?;
+    let kernel = pipeline.kernel(dispatch.group, dispatch.largest_memory())?;
     let threads = match &dispatch.grid {
         Grid::Threads(threads) => *threads,
         Grid::Indirect(counts) => dispatch.threads_of(read_counts(counts)?)?,

@@ -11,8 +11,6 @@ use elinvar_native::processor;
 
 use crate::limits;
 
-/// Maximum buffer size. The compiler relies on indices of elements of any size being below 2^31.
-const MAX_BUFFER_BYTES: u64 = elinvar_spmd::MOST_BYTES;
 /// Threadgroup memory is ordinary memory here. This size fits in the L2 cache of any processor with vector instructions, and is twice
 /// that of Apple GPUs.
 const MAX_THREADGROUP_MEMORY: u64 = 64 << 10;
@@ -20,7 +18,7 @@ const MAX_THREADGROUP_MEMORY: u64 = 64 << 10;
 /// Capabilities and limits of a device with `workers` worker threads.
 pub(crate) fn caps(workers: usize) -> Caps {
     let total_memory = limits::total();
-    let max_buffer_bytes = total_memory.min(MAX_BUFFER_BYTES) / page_size() * page_size();
+    let max_buffer_bytes = total_memory / page_size() * page_size();
     let limit = MAX_THREADS_PER_THREADGROUP;
     Caps {
         name: processor::name().unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH)),
@@ -83,7 +81,7 @@ mod tests {
         assert!(caps.limits.total_memory >= 1 << 20, "{} bytes", caps.limits.total_memory);
         assert!(caps.limits.max_buffer_bytes <= caps.limits.total_memory);
         assert!(caps.limits.working_set <= caps.limits.total_memory);
-        assert!(caps.limits.max_buffer_bytes / 4 <= 1 << 31);
+        assert!(caps.limits.max_buffer_bytes + page_size() > caps.limits.total_memory);
         assert!(page_size().is_power_of_two());
     }
 

@@ -1,16 +1,16 @@
 //! A kernel compiled for one threadgroup size, and the pipeline that caches one per size.
 //!
-//! Code that can be stopped in loops is slower. It is a separate pipeline, created on first use.
+//! Code that can be stopped in loops is slower. It is a separate pipeline, created on first use. Code for large buffers is slower, too:
+//! a dispatch runs the code for the size of its largest memory, rounded up to a [`SizeBound`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use elinvar_driver::sync::{Mutex, OnceLock, RwLock};
+use elinvar_driver::sync::OnceLock;
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 
 use elinvar_code::{Bounds, check_group, max_threads};
-use elinvar_native::{Form, Object};
+use elinvar_native::{BySize, Form, Made, Object, SizeBound};
 
 use crate::crash::Description;
 use crate::loader::Code;
@@ -38,7 +38,7 @@ pub(crate) struct CompiledKernel {
 impl CompiledKernel {
     /// The kernel of this signature, with its code loaded.
     pub(crate) fn new(signature: &Signature, code: Code, object: Object) -> Self {
-        let Object { bytes: _, scratch_bytes, ascending, faults, checks } = object;
+        let Object { bytes: _, optimized: _, scratch_bytes, ascending, faults, checks } = object;
         Self {
             name: signature.name.clone(),
             code,
@@ -60,56 +60,48 @@ impl CompiledKernel {
     }
 }
 
-/// Compiles a kernel.
-pub(crate) type Build = Arc<dyn Fn(Form) -> Result<CompiledKernel> + Send + Sync>;
+/// Compiles a kernel; without regard to its tier if the second parameter is true, but optimized.
+pub(crate) type Build = Arc<dyn Fn(Form, bool) -> Result<Made<CompiledKernel>> + Send + Sync>;
 
 /// A kernel that can be compiled for any threadgroup size within its limit.
 pub(crate) struct CpuPipeline {
     signature: Signature,
     max_threads: u32,
     build: Build,
+    code: BySize<CompiledKernel>,
     /// Whether its code can be stopped in loops.
     is_stoppable: bool,
     /// The pipeline with stoppable code.
     stoppable: OnceLock<Arc<CpuPipeline>>,
-    /// The size that was prepared first, which most pipelines use alone, and its code. Read without a lock.
-    first: OnceLock<(Dim3, Arc<CompiledKernel>)>,
-    /// All prepared sizes.
-    ready: RwLock<HashMap<Dim3, Arc<CompiledKernel>>>,
-    /// Per size, a lock that the thread that builds it holds.
-    building: Mutex<HashMap<Dim3, Arc<Mutex<()>>>>,
 }
 
 impl CpuPipeline {
     pub(crate) fn new(signature: Signature, build: Build) -> Self {
+        Self::with(signature, build, false)
+    }
+
+    fn with(signature: Signature, build: Build, is_stoppable: bool) -> Self {
         let max_threads = max_threads(&signature);
-        let (is_stoppable, stoppable) = (false, OnceLock::new());
-        let (ready, building) = (RwLock::default(), Mutex::default());
-        Self {
-            signature,
-            max_threads,
-            build,
-            is_stoppable,
-            stoppable,
-            first: OnceLock::new(),
-            ready,
-            building,
-        }
+        let (of, made) = (signature.clone(), build.clone());
+        let code = BySize::new(move |group, objects, optimize| {
+            check_group(&of, group)?;
+            made(Form { group, stoppable: is_stoppable, objects }, optimize)
+        });
+        Self { signature, max_threads, build, code, is_stoppable, stoppable: OnceLock::new() }
     }
 
-    fn find(&self, group: Dim3) -> Option<Arc<CompiledKernel>> {
-        match self.first.get() {
-            Some((size, kernel)) if *size == group => Some(kernel.clone()),
-            _ => self.ready.read().get(&group).cloned(),
-        }
-    }
-
-    /// The kernel for this threadgroup size, which [`Pipeline::prepare`] has built.
-    pub(crate) fn kernel(&self, group: Dim3) -> Result<Arc<CompiledKernel>> {
-        self.find(group).ok_or_else(|| {
-            let Dim3 { x, y, z } = group;
-            let name = &self.signature.name;
-            Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
+    /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
+    pub(crate) fn kernel(&self, group: Dim3, largest: u64) -> Result<Arc<CompiledKernel>> {
+        let objects = SizeBound::of(largest);
+        self.code.get(group, objects).ok_or_else(|| {
+            let (name, Dim3 { x, y, z }) = (&self.signature.name, group);
+            let memory = match objects {
+                SizeBound::DEFAULT => String::new(),
+                _ => format!(" and memory of {largest} bytes"),
+            };
+            Error::invalid(format!(
+                "kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}{memory}"
+            ))
         })
     }
 }
@@ -124,71 +116,72 @@ impl Pipeline for CpuPipeline {
     }
 
     fn prepare(&self, group: Dim3) -> Result<()> {
-        if self.find(group).is_some() {
-            return Ok(());
-        }
-        check_group(&self.signature, group)?;
-        let turn = self.building.lock().entry(group).or_default().clone();
-        let _mine = turn.lock();
-        if self.find(group).is_none() {
-            let form = Form { group, stoppable: self.is_stoppable };
-            let kernel = Arc::new((self.build)(form)?);
-            self.first.get_or_init(|| (group, kernel.clone()));
-            self.ready.write().insert(group, kernel);
-        }
-        Ok(())
+        self.prepare_for(group, 0)
+    }
+
+    fn prepare_for(&self, group: Dim3, largest: u64) -> Result<()> {
+        self.code.prepare(group, SizeBound::of(largest))
+    }
+
+    fn optimize(&self, group: Dim3) -> Result<()> {
+        self.code.optimize(group)
+    }
+
+    fn is_optimized(&self, group: Dim3) -> Option<bool> {
+        self.code.is_optimized(group)
     }
 
     fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {
         if self.is_stoppable {
             return None;
         }
-        let make = || {
-            let other = Self::new(self.signature.clone(), self.build.clone());
-            Arc::new(Self { is_stoppable: true, ..other })
-        };
+        let make = || Arc::new(Self::with(self.signature.clone(), self.build.clone(), true));
         Some(self.stoppable.get_or_init(make).clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use elinvar_driver::sync::Mutex;
 
     use super::*;
     use crate::testing;
 
     #[test]
-    fn threads_that_prepare_the_same_size_build_it_once() {
-        let builds = Arc::new(AtomicUsize::new(0));
-        let (count, kernel) = (builds.clone(), testing::build("count", testing::COUNT));
-        let build: Build = Arc::new(move |form| {
-            count.fetch_add(1, Ordering::Relaxed);
-            kernel(form)
-        });
-        let pipeline = CpuPipeline::new(testing::signature("count"), build);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| pipeline.prepare(Dim3::new(32, 2, 1)).unwrap());
-            }
-        });
-        assert_eq!(builds.load(Ordering::Relaxed), 1);
-        pipeline.kernel(Dim3::new(32, 2, 1)).unwrap();
-        let error = pipeline.kernel(Dim3::from(64)).err().unwrap();
+    fn a_size_that_has_not_been_prepared_is_refused() {
+        let pipeline = CpuPipeline::new(testing::signature("count"), testing::build("count", testing::COUNT));
+        pipeline.prepare(Dim3::new(32, 2, 1)).unwrap();
+        pipeline.kernel(Dim3::new(32, 2, 1), 0).unwrap();
+        assert_eq!(pipeline.is_optimized(Dim3::new(32, 2, 1)), Some(true));
+        let error = pipeline.kernel(Dim3::from(64), 2 << 30).err().unwrap();
         assert_eq!(error.to_string(), "kernel `count` has not been prepared for threadgroups of 64x1x1");
     }
 
     #[test]
-    fn a_failed_build_is_tried_again() {
-        let tries = AtomicUsize::new(0);
-        let kernel = testing::build("count", testing::COUNT);
-        let build: Build = Arc::new(move |form| match tries.fetch_add(1, Ordering::Relaxed) {
-            0 => Err(Error::Environment("first".into())),
-            _ => kernel(form),
+    fn the_largest_memory_selects_the_code() {
+        let forms = Arc::new(Mutex::new(Vec::new()));
+        let (built, kernel) = (forms.clone(), testing::build("count", testing::COUNT));
+        let build: Build = Arc::new(move |form, optimize| {
+            // In units of 256 MiB.
+            built.lock().push(form.objects.bytes() >> 28);
+            kernel(form, optimize)
         });
         let pipeline = CpuPipeline::new(testing::signature("count"), build);
-        assert_eq!(pipeline.prepare(Dim3::from(8)).unwrap_err().to_string(), "first");
-        pipeline.prepare(Dim3::from(8)).unwrap();
+        let (group, gib) = (Dim3::from(8), 1_u64 << 30);
+        for bytes in [0, 1, 2 * gib, 2 * gib + 1, 4 * gib, 4 * gib + 4096, 12 * gib, 3 * gib, u64::MAX] {
+            pipeline.prepare_for(group, bytes).unwrap();
+            pipeline.kernel(group, bytes).unwrap();
+        }
+        assert_eq!(*forms.lock(), [8, 15, 16, 30, 60, 1 << 35], "one for each bound");
+        pipeline.prepare(group).unwrap();
+        let error = pipeline.kernel(group, 20 * gib).err().unwrap().to_string();
+        let bytes = 20 * gib;
+        assert_eq!(
+            error,
+            format!(
+                "kernel `count` has not been prepared for threadgroups of 8x1x1 and memory of {bytes} bytes"
+            )
+        );
     }
 
     #[test]
@@ -215,8 +208,8 @@ mod tests {
 
     #[test]
     fn faults_name_kernel_message_and_place() {
-        let mut kernel =
-            testing::build("k", testing::COUNT)(Form { group: Dim3::from(1), stoppable: false }).unwrap();
+        let form = Form { group: Dim3::from(1), stoppable: false, objects: SizeBound::DEFAULT };
+        let mut kernel = testing::build("k", testing::COUNT)(form, false).unwrap().code;
         kernel.faults = vec![("first".into(), None), ("second".into(), Some("a.metal:7".into()))];
         assert_eq!(kernel.fault(1).to_string(), "kernel `k`: first");
         assert_eq!(kernel.fault(2).to_string(), "kernel `k` at a.metal:7: second");

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Diagnostic, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
+    Diagnostic, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source, Tier,
     UnsupportedKernel,
 };
-use elinvar_native::{Object, Target};
+use elinvar_native::{Loaded, Made, Object, Target};
 
 use crate::kernel::{CompiledKernel, CpuPipeline};
 use crate::loader::Code;
@@ -30,10 +30,13 @@ impl CpuLibrary {
     fn make(&self, name: &str, options: &PipelineOptions) -> Result<CpuPipeline> {
         let signature = self.code.signature(name, options)?;
         let (code, of, options) = (self.code.clone(), signature.clone(), options.clone());
-        let build = move |form| {
+        let optimized = PipelineOptions { tier: Tier::Optimized, ..options.clone() };
+        let build = move |form, optimize| {
             let load = |bytes: &[u8]| Code::from_bytes(bytes, Object::SYMBOL);
-            let (loaded, object) = code.kernel_with(&of.name, &options, form, load)?;
-            Ok(CompiledKernel::new(&of, loaded, object))
+            let options = if optimize { &optimized } else { &options };
+            let Loaded { loaded, object, optimizable } = code.kernel_with(&of.name, options, form, load)?;
+            let optimized = object.optimized;
+            Ok(Made { code: CompiledKernel::new(&of, loaded, object), optimized, optimizable })
         };
         Ok(CpuPipeline::new(signature, Arc::new(build)))
     }

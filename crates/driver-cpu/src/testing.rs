@@ -10,7 +10,7 @@ use elinvar_driver::{
 };
 use elinvar_msl::Toolchain;
 
-use elinvar_native::{Generator, Object, Target};
+use elinvar_native::{Generator, Made, Object, Target};
 
 use crate::device::CpuDevice;
 use crate::kernel::{Build, CompiledKernel, CpuPipeline};
@@ -168,7 +168,7 @@ pub(crate) fn generator() -> Generator {
 
 /// Compile and load a text that defines [`Object::SYMBOL`].
 pub(crate) fn load(generator: &Generator, ir: &str) -> Result<Code> {
-    Ok(generator.object_with(ir, |bytes| Code::from_bytes(bytes, Object::SYMBOL))?.0)
+    Code::from_bytes(&generator.object(ir)?, Object::SYMBOL)
 }
 
 pub(crate) fn signature(name: &str) -> Signature {
@@ -190,8 +190,8 @@ pub(crate) fn build(name: &str, ir: &'static str) -> Build {
 
 fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
     let name = name.to_owned();
-    Arc::new(move |_| {
-        Ok(CompiledKernel {
+    Arc::new(move |_, _| {
+        let code = CompiledKernel {
             name: name.clone(),
             code: load(&generator(), ir)?,
             crash: crate::crash::Description::new(&name, false),
@@ -200,7 +200,8 @@ fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
             bounds: None,
             ascending,
             group_ns: AtomicU64::new(0),
-        })
+        };
+        Ok(Made { code, optimized: true, optimizable: false })
     })
 }
 

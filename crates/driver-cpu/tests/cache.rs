@@ -22,6 +22,8 @@ const GROUP: &str = "ELINVAR_TEST_GROUP";
 const CONSTANT: &str = "ELINVAR_TEST_CONSTANT";
 const MATH: &str = "ELINVAR_TEST_MATH";
 const CHECKED: &str = "ELINVAR_TEST_CHECKED";
+/// Size of the buffer, of which 16 bytes are used.
+const BYTES: &str = "ELINVAR_TEST_BYTES";
 
 const SOURCE: &str = "\
 #include <metal_stdlib>
@@ -33,6 +35,9 @@ constant uint extra [[function_constant(0)]];
 constant uint more = is_function_constant_defined(extra) ? extra : 0;
 kernel void fill(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + ADDED + more + i; }
 kernel void fill_more(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + 100 + i; }
+kernel void scatter(device uint* out, uint i [[thread_position_in_grid]]) {
+    ((device uchar*)out)[out[i] + 4 * i] = VALUE + i;
+}
 ";
 
 /// The child process: compiles, runs and prints. Does nothing if this is not a child.
@@ -69,8 +74,8 @@ fn result(folder: &Path) -> Result<Vec<u32>> {
     let library = device.compile(&source)?;
     let pipeline = library.pipeline(&kernel, &options)?;
     assert!(pipeline.signature().code.is_some());
-    pipeline.prepare(Dim3::from(group))?;
-    let memory = device.allocate(16, Storage::Shared, Init::Zeroed)?;
+    let bytes = std::env::var(BYTES).map_or(16, |bytes| bytes.parse().unwrap());
+    let memory = device.allocate(bytes, Storage::Shared, Init::Zeroed)?;
     let bindings = vec![Binding::Memory(MemorySlice { memory: memory.clone(), offset: 0, len: 16 })];
     let (sender, outcome) = channel();
     let dispatch = Dispatch {
@@ -81,6 +86,7 @@ fn result(folder: &Path) -> Result<Vec<u32>> {
         group: Dim3::from(group),
         label: None,
     };
+    dispatch.prepare()?;
     let done = elinvar_driver::Done::new(move |result| sender.send(result).unwrap());
     device.queue()?.submit(Arc::new([Command::Dispatch(dispatch)]), done)?;
     outcome.recv().unwrap()?;
@@ -204,6 +210,31 @@ fn what_was_compiled_before_starts_no_process() {
     age(&place.path("clang"), 500);
     let (again, calls) = place.run(&[]);
     assert!(is(&again, 10) && calls >= 5, "{calls} calls: {again}");
+}
+
+#[test]
+fn the_bound_of_buffers_is_part_of_the_key() {
+    let place = Place::new();
+    let (gib, kernel) = (1_u64 << 30, (KERNEL, "scatter"));
+    let run = |bytes: u64| place.run(&[kernel, (BYTES, &bytes.to_string())]);
+    let (small, calls) = run(16);
+    assert!(is(&small, 10) && calls >= 5, "{calls} calls: {small}");
+    let (largest, calls) = run(2 * gib);
+    assert!(is(&largest, 10) && calls == 0, "{calls} calls: {largest}");
+    let total = elinvar_driver_cpu::caps(1).limits.max_buffer_bytes;
+    if total < 4 * gib {
+        return eprintln!("skipped: the machine has {total} bytes of memory, buffers above 2 GiB need more");
+    }
+    let (large, calls) = run(2 * gib + 1);
+    assert!(is(&large, 10) && calls == 2, "machine code and link only, not {calls}: {large}");
+    let (same, calls) = run(3 * gib);
+    assert!(is(&same, 10) && calls == 0, "{calls} calls: {same}");
+    assert_eq!(run(16).1, 0);
+    // Its code does not depend on the bound.
+    let (fill, calls) = place.run(&[]);
+    assert!(is(&fill, 10) && calls > 0, "{calls} calls: {fill}");
+    let (fill, calls) = place.run(&[(BYTES, &(3 * gib).to_string())]);
+    assert!(is(&fill, 10) && calls == 0, "{calls} calls: {fill}");
 }
 
 #[test]

@@ -6,10 +6,10 @@ use elinvar_cache::Cache;
 use elinvar_code::{Declared, max_threads};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, DeviceKind, Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, StopsAt, Thermal,
+    Caps, DeviceKind, Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, StopsAt, Thermal, Tier,
 };
 use elinvar_driver_cuda::{DeviceBlock, Gpu};
-use elinvar_native::{Form, Target};
+use elinvar_native::{Form, Made, Target};
 
 use crate::Options;
 use crate::free::Free;
@@ -314,16 +314,20 @@ impl SpecializedKernel {
         }
     }
 
-    /// Its code for a threadgroup size.
+    /// Its code in a form, optimized if `optimize` is true and otherwise according to its tier.
     ///
     /// # Errors
     /// As [`elinvar_driver::Pipeline::prepare`].
-    pub(crate) fn for_size(&self, group: Dim3, stoppable: bool) -> Result<Packed> {
+    pub(crate) fn for_form(&self, form: Form, optimize: bool) -> Result<Made<Packed>> {
         match self {
             Self::Cpu { library, signature, options } => {
-                library.pack(&signature.name, options, Form { group, stoppable })
+                let tier = if optimize { Tier::Optimized } else { options.tier };
+                let options = PipelineOptions { tier, ..options.clone() };
+                library.pack(&signature.name, &options, form)
             }
-            Self::Cuda { packed, .. } => Ok(packed.clone()),
+            Self::Cuda { packed, .. } => {
+                Ok(Made { code: packed.clone(), optimized: true, optimizable: false })
+            }
         }
     }
 }

@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use elinvar_cache::Cache;
-use elinvar_driver::sync::{Mutex, OnceLock, RwLock};
+use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{
     Diagnostic, Dim3, Error, FunctionConstant, Library, Packed, Pipeline, PipelineOptions, Result, Signature,
     Source, UnsupportedKernel,
 };
+use elinvar_native::{BySize, Form, Made, SizeBound};
 
 use crate::device::Core;
 use crate::inner::{Code, SpecializedKernel};
@@ -73,9 +74,7 @@ pub(crate) struct IsolatedPipeline {
     /// The pipeline of code that can be stopped in loops.
     stoppable: OnceLock<Arc<IsolatedPipeline>>,
     /// Its code, by the threadgroup sizes that have been accepted.
-    ready: RwLock<HashMap<Dim3, Arc<Function>>>,
-    /// Held by the one thread that builds a size.
-    building: Mutex<()>,
+    code: BySize<Arc<Function>>,
 }
 
 /// A kernel's code, for one threadgroup size or for all, as workers load it.
@@ -86,6 +85,7 @@ pub(crate) struct Function {
     kernel: Arc<SpecializedKernel>,
     group: Option<Dim3>,
     stoppable: bool,
+    objects: SizeBound,
 }
 
 impl Function {
@@ -104,17 +104,15 @@ impl Function {
             options: self.kernel.options().clone(),
             group: self.group,
             stoppable: self.stoppable,
+            largest: self.objects.bytes(),
         }
     }
 
-    fn new(
-        core: &Arc<Core>,
-        kernel: &Arc<SpecializedKernel>,
-        packed: Packed,
-        group: Option<Dim3>,
-        stoppable: bool,
-    ) -> Self {
-        Self { core: core.clone(), id: core.number(), packed, kernel: kernel.clone(), group, stoppable }
+    fn new(core: &Arc<Core>, kernel: &Arc<SpecializedKernel>, packed: Packed, form: Option<Form>) -> Self {
+        let (group, stoppable) = (form.map(|form| form.group), form.is_some_and(|form| form.stoppable));
+        let objects = form.map_or(SizeBound::DEFAULT, |form| form.objects);
+        let (core, id, kernel) = (core.clone(), core.number(), kernel.clone());
+        Self { core, id, packed, kernel, group, stoppable, objects }
     }
 
     /// Makes a worker load it. Returns the maximum number of threads per threadgroup.
@@ -147,7 +145,7 @@ impl Whole {
     /// `None` for a kernel whose code is compiled per size.
     fn load(core: &Arc<Core>, kernel: &Arc<SpecializedKernel>) -> Result<Option<Self>> {
         let Some(packed) = kernel.for_all_sizes() else { return Ok(None) };
-        let function = Arc::new(Function::new(core, kernel, packed.clone(), None, false));
+        let function = Arc::new(Function::new(core, kernel, packed.clone(), None));
         let max_threads = function.load()?;
         Ok(Some(Self { function, max_threads }))
     }
@@ -160,30 +158,36 @@ impl IsolatedPipeline {
         whole: Option<Whole>,
         is_stoppable: bool,
     ) -> Self {
-        let (core, stoppable, ready, building) =
-            (core.clone(), OnceLock::new(), RwLock::default(), Mutex::default());
-        Self { core, kernel, whole, is_stoppable, stoppable, ready, building }
+        let max_threads = whole.as_ref().map_or_else(|| kernel.max_threads(), |whole| whole.max_threads);
+        let function = whole.as_ref().map(|whole| whole.function.clone());
+        let (to, of) = (core.clone(), kernel.clone());
+        let code = BySize::new(move |group, objects, optimize| {
+            of.expect_group(group, max_threads)?;
+            if let Some(whole) = &function {
+                return Ok(Made { code: whole.clone(), optimized: true, optimizable: false });
+            }
+            let form = Form { group, stoppable: is_stoppable, objects };
+            let Made { code, optimized, optimizable } = of.for_form(form, optimize)?;
+            let function = Function::new(&to, &of, code, Some(form));
+            function.load()?;
+            Ok(Made { code: Arc::new(function), optimized, optimizable })
+        });
+        let (core, stoppable) = (core.clone(), OnceLock::new());
+        Self { core, kernel, is_stoppable, whole, stoppable, code }
     }
 
-    /// The kernel for this threadgroup size, which [`Pipeline::prepare`] has built.
-    pub(crate) fn function(&self, group: Dim3) -> Result<Arc<Function>> {
-        let function = self.ready.read().get(&group).cloned();
+    /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
+    pub(crate) fn function(&self, group: Dim3, largest: u64) -> Result<Arc<Function>> {
+        let function = self.code.get(group, self.bound(largest)).map(|function| (*function).clone());
         function.ok_or_else(|| {
             let (name, Dim3 { x, y, z }) = (&self.kernel.signature().name, group);
             Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
         })
     }
 
-    /// Its code for a threadgroup size, loaded.
-    fn make(&self, group: Dim3) -> Result<Arc<Function>> {
-        self.kernel.expect_group(group, self.max_threads_per_threadgroup())?;
-        if let Some(whole) = &self.whole {
-            return Ok(whole.function.clone());
-        }
-        let packed = self.kernel.for_size(group, self.is_stoppable)?;
-        let function = Function::new(&self.core, &self.kernel, packed, Some(group), self.is_stoppable);
-        function.load()?;
-        Ok(Arc::new(function))
+    /// The bound of buffers for which code is specialized. The code for all threadgroup sizes, a GPU's, is for all buffers, too.
+    fn bound(&self, largest: u64) -> SizeBound {
+        if self.whole.is_some() { SizeBound::DEFAULT } else { SizeBound::of(largest) }
     }
 }
 
@@ -197,16 +201,19 @@ impl Pipeline for IsolatedPipeline {
     }
 
     fn prepare(&self, group: Dim3) -> Result<()> {
-        if self.ready.read().contains_key(&group) {
-            return Ok(());
-        }
-        let _mine = self.building.lock();
-        if self.ready.read().contains_key(&group) {
-            return Ok(());
-        }
-        let function = self.make(group)?;
-        self.ready.write().insert(group, function);
-        Ok(())
+        self.prepare_for(group, 0)
+    }
+
+    fn prepare_for(&self, group: Dim3, largest: u64) -> Result<()> {
+        self.code.prepare(group, self.bound(largest))
+    }
+
+    fn optimize(&self, group: Dim3) -> Result<()> {
+        self.code.optimize(group)
+    }
+
+    fn is_optimized(&self, group: Dim3) -> Option<bool> {
+        self.code.is_optimized(group)
     }
 
     fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {

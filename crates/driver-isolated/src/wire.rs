@@ -62,7 +62,7 @@ pub(crate) enum ToWorker<'a> {
     Unmap {
         memory: u64,
     },
-    /// Load a kernel, prepared for a threadgroup size if there is one.
+    /// Load a kernel, prepared for a threadgroup size, if there is one, and the largest memory.
     Load {
         function: u64,
         #[serde(with = "serde_bytes")]
@@ -72,6 +72,8 @@ pub(crate) enum ToWorker<'a> {
         options: PipelineOptions,
         group: Option<Dim3>,
         stoppable: bool,
+        /// Size of the largest memory of its dispatches, rounded up to a bound.
+        largest: u64,
     },
     Unload {
         function: u64,

@@ -30,7 +30,7 @@ fn source() -> Source {
 
 fn n(n: u32) -> PipelineOptions {
     let constant = Constant { key: 0.into(), scalar: Scalar::U32, bytes: n.to_ne_bytes().to_vec() };
-    PipelineOptions { constants: vec![constant], checked: false }
+    PipelineOptions { constants: vec![constant], checked: false, ..PipelineOptions::default() }
 }
 
 /// The first device of a new driver, as a new process would have it.

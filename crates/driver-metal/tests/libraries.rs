@@ -33,7 +33,8 @@ fn the_reflection_says_what_kernels_take() {
         let constants = library.constants();
         assert_eq!((constants[0].name.as_str(), constants[0].index, constants.len()), ("N", 2, 1));
         let constant = Constant { key: 2.into(), scalar: Scalar::U32, bytes: 5_u32.to_ne_bytes().to_vec() };
-        let options = PipelineOptions { constants: vec![constant], checked: false };
+        let options =
+            PipelineOptions { constants: vec![constant], checked: false, ..PipelineOptions::default() };
         let add = library.pipeline("add_n", &options).unwrap();
         let signature = add.signature();
         assert_eq!((signature.file.as_str(), signature.line), ("k.metallib", 0));

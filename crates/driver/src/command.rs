@@ -95,6 +95,25 @@ impl fmt::Display for Label {
 }
 
 impl Dispatch {
+    /// Size in bytes of the largest memory that the kernel can access. Memory counts whole, since a kernel may reach all of it from a
+    /// pointer into it.
+    pub fn largest_memory(&self) -> u64 {
+        let bound = self.bindings.iter().filter_map(|binding| match binding {
+            Binding::Memory(slice) => Some(slice),
+            Binding::Bytes(_) | Binding::Threadgroup(_) => None,
+        });
+        let slices = bound.chain(self.uses.iter().map(|used| &used.slice));
+        slices.map(|slice| slice.memory.len()).max().unwrap_or(0)
+    }
+
+    /// Prepares the kernel for this dispatch.
+    ///
+    /// # Errors
+    /// As [`Pipeline::prepare`].
+    pub fn prepare(&self) -> Result<()> {
+        self.pipeline.prepare_for(self.group, self.largest_memory())
+    }
+
     /// Number of threads of an indirect launch with these threadgroup counts.
     ///
     /// # Errors

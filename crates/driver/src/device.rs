@@ -206,12 +206,38 @@ pub trait Pipeline: Send + Sync + Any {
     /// Maximum number of threads of a threadgroup of this kernel, at most [`Limits::max_threads_per_threadgroup`](crate::Limits::max_threads_per_threadgroup).
     fn max_threads_per_threadgroup(&self) -> u32;
 
-    /// Prepares the kernel for threadgroups of this size; a driver that compiles per size does so here. Called before every
-    /// dispatch, so repeated calls must be cheap.
+    /// Prepares the kernel for threadgroups of this size; a driver that compiles per size does so here. Repeated calls must be cheap.
     ///
     /// # Errors
     /// `Compile`; `Unsupported` with the source line; `InvalidArgument` for a size above the limit.
     fn prepare(&self, group: Dim3) -> Result<()>;
+
+    /// As [`Pipeline::prepare`], for dispatches whose largest memory has `bytes` bytes ([`Dispatch::largest_memory`]); for a driver
+    /// whose code depends on it. Called before every dispatch ([`Dispatch::prepare`]).
+    ///
+    /// # Errors
+    /// As [`Pipeline::prepare`].
+    ///
+    /// [`Dispatch::largest_memory`]: crate::Dispatch::largest_memory
+    /// [`Dispatch::prepare`]: crate::Dispatch::prepare
+    fn prepare_for(&self, group: Dim3, _bytes: u64) -> Result<()> {
+        self.prepare(group)
+    }
+
+    /// Waits until optimized code for threadgroups of this size is ready; later dispatches use it. As [`Pipeline::prepare`] by default.
+    /// If optimization exceeds a resource limit of the compiler, the code remains unoptimized. No effect for [`Tier::Quick`](crate::Tier::Quick).
+    ///
+    /// # Errors
+    /// As [`Pipeline::prepare`].
+    fn optimize(&self, group: Dim3) -> Result<()> {
+        self.prepare(group)
+    }
+
+    /// Whether a dispatch with threadgroups of this size would run optimized code; `None` if the size has not been prepared. `Some(true)`
+    /// by default, for devices with one tier of code.
+    fn is_optimized(&self, _group: Dim3) -> Option<bool> {
+        Some(true)
+    }
 
     /// A variant of the kernel that [`Queue::stop`] can end within loops, for work with a deadline. `None` if there is no other
     /// variant, or the device does not support it.

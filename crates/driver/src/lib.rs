@@ -95,7 +95,7 @@ pub use error::{Error, Fault, Result};
 pub use event::{Event, Reached, fail_signals};
 pub use grid::Grid;
 pub use memory::{HostBlock, Init, Memory, Storage, expect_within};
-pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, UnsupportedKernel};
+pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier, UnsupportedKernel};
 pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use promised_timeline::{Promise, PromisedTimeline};

@@ -11,6 +11,24 @@ pub struct PipelineOptions {
     /// Whether memory accesses are bounds checked: out-of-bounds reads return 0, out-of-bounds writes are dropped, and the
     /// submission ends in a [`crate::Fault`].
     pub checked: bool,
+    /// When the kernel's code is optimized. It does not change results, and is ignored by devices that have one tier of code.
+    pub tier: Tier,
+}
+
+/// When a kernel's code is optimized. Both tiers compute the same results, except for the sign and payload of NaNs.
+///
+/// The CPU driver has both tiers; other devices have optimized code only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Tier {
+    /// If optimization would take long, the first launches run unoptimized code, while optimized code is compiled in the background. It
+    /// replaces the former between launches.
+    #[default]
+    Adaptive,
+    /// Unoptimized code, which is compiled quickly.
+    Quick,
+    /// Optimized code. The first launch waits for it.
+    Optimized,
 }
 
 /// The value of a function constant.

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use elinvar_driver::primitive::{Float, MatMul};
 use elinvar_driver::{
-    Builtin, ConstantKey, DeviceKind, Dim3, Dispatch, ElementType, Error, Event, Grid, HostBlock, Label,
-    Memory, MemorySlice, Pipeline, PrimitiveKind, Result, Scalar, Signature, Source, Timeline, TimestampSlot,
+    Access, Binding, Builtin, ConstantKey, DeviceKind, Dim3, Dispatch, ElementType, Error, Event, Grid,
+    HostBlock, Label, Memory, MemorySlice, Pipeline, PrimitiveKind, Result, Scalar, Signature, Source,
+    Timeline, TimestampSlot, Use,
 };
 
 use common::Counted;
@@ -138,6 +139,27 @@ fn a_pipeline_is_known_by_its_kernel() {
     let event: &dyn Event = &Timeline::new();
     event.signal(5, 0);
     assert_eq!(format!("{event:?}"), "Event(at 5)");
+}
+
+#[test]
+fn the_largest_memory_of_a_dispatch_counts_whole() {
+    let slice = |bytes, len| MemorySlice { memory: Arc::new(Counted(bytes)), offset: 0, len };
+    let dispatch = |bindings: Vec<Binding>, uses: &[u64]| Dispatch {
+        pipeline: Arc::new(Kernel::new()),
+        bindings,
+        uses: uses.iter().map(|bytes| Use { slice: slice(*bytes, 1), access: Access::Read }).collect(),
+        grid: Grid::Indirect(slice(4096, 12)),
+        group: Dim3::from(8),
+        label: None,
+    };
+    assert_eq!(dispatch(Vec::new(), &[]).largest_memory(), 0, "the counts are not the kernel's");
+    let small = || vec![Binding::bytes(&[0; 99]), Binding::Threadgroup(100), Binding::Memory(slice(64, 64))];
+    assert_eq!(dispatch(small(), &[]).largest_memory(), 64);
+    let mut bindings = small();
+    bindings.push(Binding::Memory(slice(256, 1)));
+    assert_eq!(dispatch(bindings, &[]).largest_memory(), 256, "not the slice's 1");
+    assert_eq!(dispatch(small(), &[48, 512]).largest_memory(), 512);
+    dispatch(small(), &[]).prepare().unwrap();
 }
 
 #[test]

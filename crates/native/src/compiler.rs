@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use elinvar_cache::{Cache, Key, decode, encode};
 use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, least_bytes};
-use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source};
+use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source, Tier};
 use elinvar_ir::Location;
 use elinvar_msl::{InductionVariables, stage};
-use elinvar_spmd::Compiled;
+use elinvar_spmd::{Compiled, LineSize, SizeBound};
 
-use crate::generate::Generator;
+use crate::generate::{Generator, Level, MachineCode};
 use crate::object::Object;
 use crate::order;
 use crate::target::Target;
+use crate::tiers::Tiers;
 
 /// Parameters for which a kernel's machine code is specialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,12 +26,25 @@ pub struct Form {
     pub group: Dim3,
     /// Whether loops poll for a request to stop, which is slower.
     pub stoppable: bool,
+    /// Upper bound of the sizes of all buffers.
+    pub objects: SizeBound,
+}
+
+/// A kernel's code, loaded.
+pub struct Loaded<T> {
+    /// What the caller's function has made of the shared object.
+    pub loaded: T,
+    /// The code.
+    pub object: Object,
+    /// Whether the code is to be replaced by optimized code.
+    pub optimizable: bool,
 }
 
 /// A validated source.
 pub struct Compiler {
     program: Program,
     generator: Generator,
+    tiers: Tiers,
 }
 
 impl Compiler {
@@ -41,7 +55,7 @@ impl Compiler {
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
         let program = Program::new(cache, source, InductionVariables::Widened)?;
         let generator = Generator::new(program.clang(), target);
-        Ok(Self { program, generator })
+        Ok(Self { program, generator, tiers: Tiers::from_env()? })
     }
 
     /// Declarations of the source.
@@ -79,11 +93,14 @@ impl Compiler {
     /// As [`Compiler::signature`]; `InvalidArgument` for a threadgroup with more threads than [`elinvar_code::max_threads`];
     /// `Environment` if clang or the linker fails.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Object> {
-        Ok(self.kernel_with(name, options, form, |_| Ok(()))?.1)
+        Ok(self.kernel_with(name, options, form, |_| Ok(()))?.object)
     }
 
     /// As [`Compiler::kernel`], and loads the shared object with `load`. If loading an object from the cache fails, the kernel is
     /// compiled again.
+    ///
+    /// With [`Tier::Adaptive`], the code is not optimized if optimization would take long and the cache has no optimized code.
+    /// [`Loaded::optimizable`] tells this.
     ///
     /// # Errors
     /// As [`Compiler::kernel`] and `load`.
@@ -93,29 +110,54 @@ impl Compiler {
         options: &PipelineOptions,
         form: Form,
         load: impl Fn(&[u8]) -> Result<T>,
-    ) -> Result<(T, Object)> {
+    ) -> Result<Loaded<T>> {
         let thread = self.program.thread(name, &options.constants)?;
         check_group(&thread.origin.signature, form.group)?;
-        let key = self.key("object", name, options, form);
-        let cached = || {
+        let tier = self.tiers.of(options);
+        let keys =
+            [self.target().level(), Level::O0].map(|level| self.key("object", name, options, form, level));
+        let [optimized, quick] = &keys;
+        let kept = |key: &Option<Key>| {
             let object: Object = decode(&self.program.cache().load(key.as_ref()?)?)?;
             Some((cached(&object.bytes, &load)?, object))
         };
-        if let Some(found) = stage::timed("cache", cached) {
-            return Ok(found);
+        let kept = || match tier {
+            Tier::Optimized => kept(optimized).map(|found| (found, false)),
+            Tier::Quick => kept(quick).map(|found| (found, false)),
+            Tier::Adaptive => {
+                let found = kept(optimized).map(|found| (found, false));
+                found.or_else(|| Some((kept(quick)?, true)))
+            }
+        };
+        if let Some(((loaded, object), optimizable)) = stage::timed("cache", kept) {
+            return Ok(Loaded { loaded, object, optimizable });
         }
-        let (loaded, object) = self.make(&thread, options.checked, form, &load)?;
-        if let Some(key) = &key {
+        let (compiled, ascending) = self.vectorize(&thread, options.checked, form)?;
+        let is_costly = compiled.ir.len() >= self.tiers.costly && self.target().level() != Level::O0;
+        let optimizable = tier == Tier::Adaptive && is_costly;
+        let level = if optimizable || tier == Tier::Quick { Level::O0 } else { self.target().level() };
+        let (loaded, code) = self.code(&compiled.ir, level, &load)?;
+        let object = object(compiled, code, ascending);
+        let [optimized, quick] = &keys;
+        if let Some(key) = if optimizable || tier == Tier::Quick { quick } else { optimized } {
             self.program.cache().store(key, &encode(&object));
         }
-        Ok((loaded, object))
+        Ok(Loaded { loaded, object, optimizable })
     }
 
-    fn key(&self, kind: &str, name: &str, options: &PipelineOptions, form: Form) -> Option<Key> {
+    fn key(
+        &self,
+        kind: &str,
+        name: &str,
+        options: &PipelineOptions,
+        form: Form,
+        level: Level,
+    ) -> Option<Key> {
         let key = self.program.key(kind, name, &options.constants)?;
         let key = form.group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
-        let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1;
-        Some(self.generator.identify(key.number(flags)).finish())
+        let objects = u64::from(form.objects.number());
+        let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1 | objects << 2;
+        Some(self.generator.identify(key.number(flags), level).finish())
     }
 
     /// Runs all passes before code generation.
@@ -123,7 +165,7 @@ impl Compiler {
     /// # Errors
     /// As [`Compiler::kernel`].
     pub fn check(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<()> {
-        let key = self.key("checked", name, options, form);
+        let key = self.key("checked", name, options, form, self.target().level());
         if stage::timed("cache", || self.program.cache().load(key.as_ref()?)).is_some() {
             return Ok(());
         }
@@ -144,6 +186,18 @@ impl Compiler {
         Ok(self.vectorize(&thread, options.checked, form)?.0.ir)
     }
 
+    /// The size of a kernel's code by source line.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn line_sizes(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Vec<LineSize>> {
+        let thread = self.program.thread(name, &options.constants)?;
+        check_group(&thread.origin.signature, form.group)?;
+        let module = self.program.module(&thread)?;
+        let options = self.options(&thread, &module, options.checked, form);
+        elinvar_spmd::line_sizes(&module, &options).map_err(|error| thread.origin.error(error))
+    }
+
     /// A kernel's assembly.
     ///
     /// # Errors
@@ -155,9 +209,20 @@ impl Compiler {
     /// Vectorizes a kernel. Also returns whether threadgroups must start in ascending order.
     fn vectorize(&self, thread: &Arc<Thread>, checked: bool, form: Form) -> Result<(Compiled, bool)> {
         let module = self.program.module(thread)?;
+        let options = self.options(thread, &module, checked, form);
+        let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
+        Ok((compiled.map_err(|error| thread.origin.error(error))?, options.ascending))
+    }
+
+    fn options(
+        &self,
+        thread: &Thread,
+        module: &elinvar_ir::Module,
+        checked: bool,
+        form: Form,
+    ) -> elinvar_spmd::Options {
         let args = &thread.origin.signature.args;
-        let ascending = order::is_observed(&module);
-        let options = elinvar_spmd::Options {
+        elinvar_spmd::Options {
             group: form.group.to_array(),
             lanes: self.target().lanes(),
             registers: self.target().registers(),
@@ -170,38 +235,39 @@ impl Compiler {
                 .collect(),
             checks: checked.then(|| args.iter().map(given).collect()),
             stoppable: form.stoppable,
-            ascending,
-        };
-        let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
-        Ok((compiled.map_err(|error| thread.origin.error(error))?, ascending))
-    }
-
-    fn make<T>(
-        &self,
-        thread: &Arc<Thread>,
-        checked: bool,
-        form: Form,
-        load: &impl Fn(&[u8]) -> Result<T>,
-    ) -> Result<(T, Object)> {
-        let (compiled, ascending) = self.vectorize(thread, checked, form)?;
-        let (loaded, bytes) = self.code(&compiled.ir, load)?;
-        let place = |location: Location| format!("{}:{}", location.file, location.line);
-        let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place)));
-        let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
-        Ok((loaded, Object { bytes, scratch_bytes, ascending, faults: faults.collect(), checks }))
+            objects: form.objects,
+            ascending: order::is_observed(module),
+        }
     }
 
     /// Machine code for IR text, from the cache or compiled: sources that differ only in names and comments have the same text.
-    fn code<T>(&self, ir: &str, load: &impl Fn(&[u8]) -> Result<T>) -> Result<(T, Vec<u8>)> {
+    fn code<T>(
+        &self,
+        ir: &str,
+        level: Level,
+        load: &impl Fn(&[u8]) -> Result<T>,
+    ) -> Result<(T, MachineCode)> {
         let cache = self.program.cache();
-        let key = self.generator.identify(cache.key("code")).text(ir).finish();
-        if let Some(found) = cache.load(&key).and_then(|bytes| Some((cached(&bytes, load)?, bytes))) {
+        let key = self.generator.identify(cache.key("code"), level).text(ir).finish();
+        let kept = || {
+            let code: MachineCode = decode(&cache.load(&key)?)?;
+            Some((cached(&code.bytes, load)?, code))
+        };
+        if let Some(found) = kept() {
             return Ok(found);
         }
-        let (loaded, bytes) = self.generator.object_with(ir, load)?;
-        cache.store(&key, &bytes);
-        Ok((loaded, bytes))
+        let (loaded, code) = self.generator.object_with(ir, level, load)?;
+        cache.store(&key, &encode(&code));
+        Ok((loaded, code))
     }
+}
+
+fn object(compiled: Compiled, code: MachineCode, ascending: bool) -> Object {
+    let place = |location: Location| format!("{}:{}", location.file, location.line);
+    let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place))).collect();
+    let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
+    let MachineCode { bytes, optimized } = code;
+    Object { bytes, optimized, scratch_bytes, ascending, faults, checks }
 }
 
 /// Loads bytes from the cache; `None` if that fails.

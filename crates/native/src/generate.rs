@@ -15,6 +15,7 @@ use elinvar_driver::{Error, Result};
 use elinvar_msl::process::{self, Failure, Limits};
 use elinvar_msl::scratch::Scratch;
 use elinvar_msl::stage;
+use serde::{Deserialize, Serialize};
 
 use crate::processor;
 use crate::target::Target;
@@ -56,9 +57,9 @@ impl Generator {
     }
 
     /// Adds everything but the text that determines the object to a cache key: tools, options and processor.
-    pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
+    pub(crate) fn identify(&self, key: KeyBuilder, level: Level) -> KeyBuilder {
         let key = key.program(&self.clang).text(&self.target.processor).number(self.target.lanes().into());
-        let key = key.number(self.target.optimized.into()).text(self.machine);
+        let key = key.text(level.option()).text(self.machine);
         // Within a larger limit, code that was made without optimization may be optimized.
         let limits = Limits::from_env().unwrap_or_default();
         let key = key.number(limits.time.as_millis() as u64).number(limits.memory);
@@ -73,18 +74,25 @@ impl Generator {
     /// # Errors
     /// `Environment` if a tool fails, with the command line and its output; the input is kept.
     pub fn object(&self, ir: &str) -> Result<Vec<u8>> {
-        Ok(self.object_with(ir, |_| Ok(()))?.1)
+        Ok(self.object_with(ir, self.target.level(), |_| Ok(()))?.1.bytes)
     }
 
-    /// As [`Generator::object`], and loads the bytes with `load`.
+    /// As [`Generator::object`] at an optimization level, and loads the bytes with `load`. If optimization exceeds a limit, the code is
+    /// compiled without it, which takes time and memory in proportion to the text.
     ///
     /// # Errors
     /// As [`Generator::object`] and `load`; the input is kept in both cases.
-    pub fn object_with<T>(&self, ir: &str, load: impl FnOnce(&[u8]) -> Result<T>) -> Result<(T, Vec<u8>)> {
+    pub(crate) fn object_with<T>(
+        &self,
+        ir: &str,
+        level: Level,
+        load: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<(T, MachineCode)> {
         let folder = temporary_folder()?;
-        let built = self.build_in(folder.path(), ir).and_then(|shared| {
-            let bytes = read_object(&shared)?;
-            Ok((stage::timed("load", || load(&bytes))?, bytes))
+        let built = self.build_in(folder.path(), ir, level).and_then(|level| {
+            let bytes = read_object(&folder.path().join(SHARED))?;
+            let loaded = stage::timed("load", || load(&bytes))?;
+            Ok((loaded, MachineCode { bytes, optimized: level == Level::O3 }))
         });
         built.map_err(|error| with_kept_input(error, folder))
     }
@@ -95,7 +103,7 @@ impl Generator {
     /// As [`Generator::object`].
     pub fn assembly(&self, ir: &str) -> Result<String> {
         let folder = temporary_folder()?;
-        let compiled = self.compile(folder.path(), ir, "-S", ASSEMBLY).and_then(|()| {
+        let compiled = self.compile(folder.path(), ir, self.target.level(), "-S", ASSEMBLY).and_then(|_| {
             let file = folder.path().join(ASSEMBLY);
             std::fs::read_to_string(&file)
                 .map_err(|error| Error::Environment(format!("cannot read {}: {error}", file.display())))
@@ -103,8 +111,9 @@ impl Generator {
         compiled.map_err(|error| with_kept_input(error, folder))
     }
 
-    fn build_in(&self, folder: &Path, ir: &str) -> Result<PathBuf> {
-        self.compile(folder, ir, "-c", OBJECT)?;
+    /// Returns the level at which it was compiled.
+    fn build_in(&self, folder: &Path, ir: &str, level: Level) -> Result<Level> {
+        let level = self.compile(folder, ir, level, "-c", OBJECT)?;
 
         let mut link = tool_in(folder, self.linker.as_ref().unwrap_or(&self.clang))?;
         if cfg!(target_vendor = "apple") {
@@ -112,34 +121,56 @@ impl Generator {
         }
         link.args(["-shared", OBJECT, "-o", SHARED]);
         stage::timed("link", || run(link))?;
-        Ok(folder.join(SHARED))
+        Ok(level)
     }
 
-    /// Runs clang on IR text in a folder, with the option `-c` or `-S`. If it exceeds a limit, it is run again without optimization, which
-    /// takes time and memory in proportion to the text.
-    fn compile(&self, folder: &Path, ir: &str, kind: &str, output: &str) -> Result<()> {
+    /// Runs clang on IR text in a folder, with the option `-c` or `-S`. If it exceeds a limit, it is run again without optimization.
+    fn compile(&self, folder: &Path, ir: &str, level: Level, kind: &str, output: &str) -> Result<Level> {
         let text = folder.join(TEXT);
         std::fs::write(&text, with_prelude(ir).as_bytes())
             .map_err(|error| Error::Environment(format!("cannot write {}: {error}", text.display())))?;
-        let clang = |level: &str| {
+        let clang = |level: Level| {
             let mut compile = tool_in(folder, &self.clang)?;
-            compile.args([kind, level, "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
+            compile.args([kind, level.option(), "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
             compile.args(self.target.processor.split(' '));
             if ir.len() > LONG_TEXT {
                 compile.args(FOR_LONG_TEXT);
             }
             compile.args(["-x", "ir"]).arg(&text).args(["-o", output]);
-            stage::timed("codegen", || run(compile))
+            stage::timed("codegen", || run(compile)).map(|()| level)
         };
-        let level = if self.target.optimized { "-O3" } else { "-O0" };
         match clang(level) {
-            Err(Failed::Killed(why)) if self.target.optimized => {
+            Err(Failed::Killed(why)) if level == Level::O3 => {
                 tracing::warn!("compiled without optimization: {why}");
-                Ok(clang("-O0")?)
+                Ok(clang(Level::O0)?)
             }
             outcome => Ok(outcome?),
         }
     }
+}
+
+/// An optimization level of clang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    O0,
+    O3,
+}
+
+impl Level {
+    fn option(self) -> &'static str {
+        match self {
+            Self::O0 => "-O0",
+            Self::O3 => "-O3",
+        }
+    }
+}
+
+/// A shared object.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct MachineCode {
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
+    pub optimized: bool,
 }
 
 /// Why a tool has not done its work, with its command line and its output.
@@ -289,15 +320,17 @@ mod tests {
             assert!(bytes.starts_with(b"\x7fELF") || cfg!(not(target_os = "linux")));
             Err(Error::Environment("it has no symbol g".into()))
         };
-        let message = message(generator().object_with(TEXT_OF_ONE, load));
+        let message = message(generator().object_with(TEXT_OF_ONE, Level::O3, load));
         assert!(message.starts_with("it has no symbol g\n"), "{message}");
         assert_eq!(take_kept_file(&message), TEXT_OF_ONE);
     }
 
     #[test]
     fn another_processor_or_linker_is_another_key() {
-        let key =
-            |generator: &Generator| generator.identify(elinvar_cache::Cache::off().key("object")).finish();
+        let key = |generator: &Generator| {
+            let level = generator.target.level();
+            generator.identify(elinvar_cache::Cache::off().key("object"), level).finish()
+        };
         let usual = key(&generator());
         assert_eq!(key(&generator()), usual);
         let other = [Target::new(Some("other"), None), Target::new(None, None).unoptimized()];

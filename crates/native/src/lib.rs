@@ -10,6 +10,8 @@
 //! [`elinvar_spmd::compile`] specifies the object's calling convention. This crate neither loads nor runs code.
 #![warn(missing_docs)]
 
+mod background;
+mod by_size;
 mod compiler;
 mod generate;
 mod object;
@@ -17,10 +19,13 @@ mod order;
 mod packed;
 pub mod processor;
 mod target;
+mod tiers;
 
-pub use compiler::{Compiler, Form};
+pub use by_size::{BySize, Made};
+pub use compiler::{Compiler, Form, Loaded};
 pub use elinvar_code::{Bounds, Bundle};
 pub use elinvar_spmd::bounds::FaultRecord;
+pub use elinvar_spmd::{LineSize, SizeBound};
 pub use generate::Generator;
 pub use object::Object;
 pub use packed::Library;

@@ -9,6 +9,8 @@ pub struct Object {
     /// The shared object, which defines [`Object::SYMBOL`].
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
+    /// Whether clang has optimized it.
+    pub optimized: bool,
     /// Size in bytes of the scratch memory before the dynamic threadgroup memory.
     pub scratch_bytes: u64,
     /// Whether threadgroups must start in ascending order, because the kernel could observe another order.
@@ -51,6 +53,7 @@ mod tests {
         };
         let plain = Object {
             bytes: vec![1, 2, 255],
+            optimized: true,
             scratch_bytes: 64,
             ascending: true,
             faults: Vec::new(),

@@ -1,13 +1,16 @@
 //! [`Library`]: a source whose kernels were compiled ahead of time, or are compiled on demand.
 //!
 //! Machine code is specific to a threadgroup size, so a bundle contains code for the sizes that were chosen when it was packed. It is
-//! compiled for a level of the processor architecture ([`Target::levels`]) and used on processors that support this level.
+//! compiled for a level of the processor architecture ([`Target::levels`]) and used on processors that support this level. Code for
+//! buffers above [`SizeBound::DEFAULT`] is packed on request, as one form for all sizes.
 
 use elinvar_cache::{Cache, Key};
 use elinvar_code::{Bundle, Declared, check_group, kernel_key};
-use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source};
+use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, Tier};
+use elinvar_spmd::SizeBound;
 
-use crate::compiler::{Compiler, Form};
+use crate::by_size::Made;
+use crate::compiler::{Compiler, Form, Loaded};
 use crate::object::Object;
 use crate::target::{NATIVE, Target};
 
@@ -77,30 +80,33 @@ impl Library {
         options: &PipelineOptions,
         form: Form,
         load: impl Fn(&[u8]) -> Result<T>,
-    ) -> Result<(T, Object)> {
+    ) -> Result<Loaded<T>> {
         match &self.from {
             From::Compiler(compiler) => compiler.kernel_with(name, options, form, load),
             From::Bundle(bundle, _) => {
                 let object = object_of(bundle, &self.source, name, options, form)?;
-                Ok((load(&object.bytes)?, object))
+                Ok(Loaded { loaded: load(&object.bytes)?, object, optimizable: false })
             }
         }
     }
 
-    /// Packs one kernel in one form, so that another process of this machine can create a pipeline from it without a compiler.
+    /// Packs one kernel in one form, so that another process of this machine can create a pipeline from it without a compiler. Also returns
+    /// [`Loaded::optimizable`] and whether the code is optimized.
     ///
     /// # Errors
     /// As [`Library::kernel_with`].
-    pub fn pack(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Packed> {
+    pub fn pack(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Made<Packed>> {
         let (signature, source) = (self.signature(name, options)?, &self.source);
         check_group(&signature, form.group)?;
-        let ((), object) = self.kernel_with(name, options, form, |_| Ok(()))?;
+        let Loaded { object, optimizable, .. } = self.kernel_with(name, options, form, |_| Ok(()))?;
+        let optimized = object.optimized;
         let mut bundle = Bundle::default();
         let declared = Declared { kernels: vec![signature.clone()], ..Declared::default() };
         bundle.insert_source(source, &Ok(declared));
         bundle.insert(&signature_key(source, name, options), &Ok(signature));
         bundle.insert(&object_key(source, name, options, NATIVE, form), &Ok(object));
-        Ok(Packed { bundle: bundle.to_bytes().into(), key: source.identity() })
+        let code = Packed { bundle: bundle.to_bytes().into(), key: source.identity() };
+        Ok(Made { code, optimized, optimizable })
     }
 }
 
@@ -116,7 +122,7 @@ impl Compiler {
         compiled
     }
 
-    /// Adds a kernel to a bundle, for threadgroups of these sizes.
+    /// Adds a kernel to a bundle, for threadgroups of these sizes and buffers of up to these sizes.
     ///
     /// # Errors
     /// As [`Compiler::kernel`].
@@ -125,15 +131,18 @@ impl Compiler {
         name: &str,
         options: &PipelineOptions,
         groups: &[Dim3],
+        bounds: &[SizeBound],
         bundle: &mut Bundle,
     ) -> Result<()> {
+        let options = &PipelineOptions { tier: Tier::Optimized, ..options.clone() };
         let signature = self.signature(name, options)?;
         bundle.insert(&signature_key(self.source(), name, options), &Ok(signature));
-        for group in groups {
+        for (group, objects) in groups.iter().flat_map(|group| bounds.iter().map(move |bound| (group, bound)))
+        {
             for stoppable in [false, true] {
-                let form = Form { group: *group, stoppable };
+                let form = Form { group: *group, stoppable, objects: *objects };
                 let object = self.kernel(name, options, form);
-                let key = object_key(self.source(), name, options, self.target().level(), form);
+                let key = object_key(self.source(), name, options, self.target().processor_name(), form);
                 bundle.insert(&key, &object);
                 object?;
             }
@@ -147,12 +156,16 @@ fn signature_key(source: &Source, name: &str, options: &PipelineOptions) -> Key 
 }
 
 fn object_key(source: &Source, name: &str, options: &PipelineOptions, level: &str, form: Form) -> Key {
-    let Form { group: Dim3 { x, y, z }, stoppable } = form;
+    let Form { group: Dim3 { x, y, z }, stoppable, objects } = form;
     let system = std::env::consts::OS;
-    kernel_key(&format!("cpu {system} {level} {x}x{y}x{z} {stoppable}"), source, name, options)
+    let buffers = match objects {
+        SizeBound::DEFAULT => String::new(),
+        larger => format!(" {}", larger.bytes()),
+    };
+    kernel_key(&format!("cpu {system} {level} {x}x{y}x{z} {stoppable}{buffers}"), source, name, options)
 }
 
-/// Looks up a kernel's code in a bundle.
+/// Looks up a kernel's code in a bundle: for these buffers, or for larger ones of any size.
 fn object_of(
     bundle: &Bundle,
     source: &Source,
@@ -161,14 +174,21 @@ fn object_of(
     form: Form,
 ) -> Result<Object> {
     let levels = Target::levels();
-    let keys = std::iter::once(&NATIVE).chain(&levels);
-    let mut keys = keys.map(|level| object_key(source, name, options, level, form));
-    let found = keys.find_map(|key| bundle.get(&key));
+    let levels_of = |form: Form| {
+        let mut levels = std::iter::once(&NATIVE).chain(&levels);
+        levels.find_map(|level| bundle.get(&object_key(source, name, options, level, form)))
+    };
+    let is_large = form.objects > SizeBound::DEFAULT;
+    let any = || is_large.then(|| levels_of(Form { objects: SizeBound::NONE, ..form })).flatten();
     let Dim3 { x, y, z } = form.group;
-    found.unwrap_or_else(|| {
+    levels_of(form).or_else(any).unwrap_or_else(|| {
         let known = levels.join("`, `");
+        let buffers = match is_large {
+            true => format!(" and buffers above {} bytes (packed with `--large-buffers`)", SizeBound::DEFAULT.bytes()),
+            false => String::new(),
+        };
         Err(Error::unsupported(format!(
-            "the bundle has no kernel `{name}` for threadgroups of {x}x{y}x{z} on this processor (`{known}`)"
+            "the bundle has no kernel `{name}` for threadgroups of {x}x{y}x{z}{buffers} on this processor (`{known}`)"
         )))
     })
 }
@@ -185,7 +205,43 @@ mod tests {
     }
 
     fn form(threads: u32, stoppable: bool) -> Form {
-        Form { group: Dim3::from(threads), stoppable }
+        Form { group: Dim3::from(threads), stoppable, objects: SizeBound::DEFAULT }
+    }
+
+    #[test]
+    fn code_for_large_buffers_is_packed_on_request() {
+        let source = Source::msl(
+            "kernel void k(device uchar* x, constant uint& n, uint i [[thread_position_in_grid]]) { x[i + n] = 7; }",
+        );
+        let target = || Target::of(Target::levels()[0]).unwrap();
+        let options = PipelineOptions::default();
+        let packed = |bounds: &[SizeBound]| {
+            let mut bundle = Bundle::default();
+            let compiler = Compiler::packing(&Cache::off(), &source, target(), &mut bundle).unwrap();
+            compiler.pack("k", &options, &[Dim3::from(64)], bounds, &mut bundle).unwrap();
+            (library(Packed { bundle: bundle.to_bytes().into(), key: source.identity() }), compiler)
+        };
+        let large = |bound, stoppable| Form { objects: bound, ..form(64, stoppable) };
+        let get = |library: &Library, form| {
+            library.kernel_with("k", &options, form, |_| Ok(())).map(|loaded| loaded.object)
+        };
+        let (small, compiler) = packed(&[SizeBound::DEFAULT]);
+        let error = get(&small, large(SizeBound::of(3 << 30), false)).unwrap_err().to_string();
+        let expected = "no kernel `k` for threadgroups of 64x1x1 and buffers above 2147483648 bytes (packed with `--large-buffers`)";
+        assert!(error.contains(expected), "{error}");
+        let (both, _) = packed(&[SizeBound::DEFAULT, SizeBound::NONE]);
+        for stoppable in [false, true] {
+            let [narrow, wide] = [SizeBound::DEFAULT, SizeBound::NONE]
+                .map(|bound| compiler.kernel("k", &options, large(bound, stoppable)).unwrap());
+            assert_ne!(narrow, wide);
+            assert_eq!(get(&both, form(64, stoppable)).unwrap(), narrow);
+            for gib in [3, 12, 100] {
+                assert_eq!(get(&both, large(SizeBound::of(gib << 30), stoppable)).unwrap(), wide);
+            }
+        }
+        // Without a bound, code is for small buffers, too, but it is not used for them.
+        let (only, _) = packed(&[SizeBound::NONE]);
+        assert!(get(&only, form(64, false)).unwrap_err().to_string().contains("64x1x1 on this processor"));
     }
 
     #[test]
@@ -195,7 +251,7 @@ mod tests {
         let target = Target::of(Target::levels()[0]).unwrap();
         let compiler = Compiler::packing(&Cache::off(), &source, target, &mut bundle).unwrap();
         let options = PipelineOptions::default();
-        compiler.pack("k", &options, &[Dim3::from(8)], &mut bundle).unwrap();
+        compiler.pack("k", &options, &[Dim3::from(8)], &[SizeBound::DEFAULT], &mut bundle).unwrap();
         let key = source.identity();
         let library = library(Packed { bundle: bundle.to_bytes().into(), key });
         assert_eq!(library.declared(), compiler.declared());
@@ -203,9 +259,10 @@ mod tests {
         for stoppable in [false, true] {
             let made = compiler.kernel("k", &options, form(8, stoppable)).unwrap();
             let packed = library.kernel_with("k", &options, form(8, stoppable), |_| Ok(()));
-            assert_eq!(packed.unwrap().1, made);
+            assert_eq!(packed.unwrap().object, made);
         }
-        let absent = library.kernel_with("k", &options, form(16, false), |_| Ok(())).unwrap_err().to_string();
+        let absent =
+            library.kernel_with("k", &options, form(16, false), |_| Ok(())).err().unwrap().to_string();
         assert!(absent.contains("no kernel `k` for threadgroups of 16x1x1"), "{absent}");
         let checked = PipelineOptions { checked: true, ..options };
         assert!(library.signature("k", &checked).unwrap_err().to_string().contains("with bounds checks"));
@@ -215,23 +272,23 @@ mod tests {
     fn a_level_that_no_machine_has_is_refused() {
         let error = Target::of("z80").unwrap_err().to_string();
         assert!(error.starts_with("unsupported level `z80`; this machine supports `"), "{error}");
-        assert!(Target::levels().iter().all(|level| Target::of(level).unwrap().level() == *level));
+        assert!(Target::levels().iter().all(|level| Target::of(level).unwrap().processor_name() == *level));
     }
 
     #[test]
     fn a_kernel_for_another_process_is_packed_from_text_and_from_a_bundle() {
         let options = PipelineOptions::default();
         let compiled = Library::new(&Cache::off(), &Source::msl(TEXT), Target::from_env().unwrap()).unwrap();
-        let bundled = library(compiled.pack("k", &options, form(8, false)).unwrap());
-        let again = library(bundled.pack("k", &options, form(8, false)).unwrap());
+        let bundled = library(compiled.pack("k", &options, form(8, false)).unwrap().code);
+        let again = library(bundled.pack("k", &options, form(8, false)).unwrap().code);
         let object = |library: &Library, threads| -> Result<Object> {
-            Ok(library.kernel_with("k", &options, form(threads, false), |_| Ok(()))?.1)
+            Ok(library.kernel_with("k", &options, form(threads, false), |_| Ok(()))?.object)
         };
         for library in [&bundled, &again] {
             assert_eq!(object(library, 8).unwrap(), object(&compiled, 8).unwrap());
             assert!(object(library, 16).unwrap_err().to_string().contains("16x1x1"));
         }
-        let error = bundled.pack("k", &options, form(2048, false)).unwrap_err().to_string();
+        let error = bundled.pack("k", &options, form(2048, false)).err().unwrap().to_string();
         assert!(error.contains("1 to 1024 threads"), "{error}");
     }
 }

@@ -2,6 +2,7 @@
 
 use elinvar_driver::{Error, Result};
 
+use crate::generate::Level;
 use crate::processor;
 
 /// Environment variable with the number of lanes of a vector, a power of two up to 32; for tests and experiments.
@@ -18,7 +19,7 @@ pub(crate) const NATIVE: &str = "native";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The processor, as clang names it.
-    level: String,
+    name: String,
     /// clang's options for the processor, separated by spaces.
     pub(crate) processor: String,
     /// Number of lanes of a vector.
@@ -56,7 +57,7 @@ impl Target {
             _ => processor::vector_bits().unwrap_or(128),
         };
         let lanes = lanes.unwrap_or((bits / LANE_BITS).clamp(1, 32));
-        Self { level: name.to_owned(), processor: options, lanes, bits, optimized: true }
+        Self { name: name.to_owned(), processor: options, lanes, bits, optimized: true }
     }
 
     /// Levels of this machine's architecture that this machine supports, as clang names them, highest first. Bundles can be packed for
@@ -95,13 +96,18 @@ impl Target {
     }
 
     /// The processor, as clang names it.
-    pub(crate) fn level(&self) -> &str {
-        &self.level
+    pub(crate) fn processor_name(&self) -> &str {
+        &self.name
     }
 
     /// The same target with clang's optimizations disabled.
     pub fn unoptimized(self) -> Self {
         Self { optimized: false, ..self }
+    }
+
+    /// clang's optimization level for optimized code.
+    pub(crate) fn level(&self) -> Level {
+        if self.optimized { Level::O3 } else { Level::O0 }
     }
 
     /// Number of lanes of a vector.

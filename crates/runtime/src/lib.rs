@@ -70,6 +70,7 @@ pub use launch::constants::{ConstantValue, Constants};
 pub use launch::grid::{Extent, Grid, Side};
 pub use launch::group::StreamGroup;
 pub use launch::kernel::{CheckedKernel, Kernel};
+pub use launch::kernel_options::KernelOptions;
 pub use launch::library::Library;
 pub use launch::profile::Profile;
 pub use launch::recording::Recording;
@@ -102,8 +103,8 @@ pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
     Features, FunctionConstant, Label, Limits, MathMode, MetalLibrary, Primitive, PrimitiveKind, Primitives,
-    Priority, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Timing,
-    UnsupportedKernel,
+    Priority, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Tier,
+    Timing, UnsupportedKernel,
 };
 #[cfg(feature = "isolated")]
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};
@@ -130,4 +131,6 @@ mod pages {
     mod graphs {}
     #[doc = include_str!("../../../docs/function-constants.md")]
     mod function_constants {}
+    #[doc = include_str!("../../../docs/cpu.md")]
+    mod cpu {}
 }

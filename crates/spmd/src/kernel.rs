@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use elinvar_ir::{BlockId, Const, Function, Inst, Location, Module, Op, Operand, Type, Typed, ValueId};
 
 use crate::ENTRY;
+use crate::analysis::size_bound::SizeBound;
 use crate::intrinsic::{Intrinsic, Position};
 use crate::support::builder::{call, i32_const};
 use crate::support::declarations::declare_called;
@@ -31,6 +32,8 @@ pub(crate) struct Kernel {
     pub exchanges: Option<Option<Location>>,
     /// Source location of each block's branch.
     pub branch_locations: HashMap<BlockId, Location>,
+    /// Upper bound of the sizes of the objects that arguments and pointers in memory point to.
+    pub objects: SizeBound,
 }
 
 /// A barrier edge.

@@ -29,6 +29,7 @@ mod analysis;
 mod error;
 pub mod intrinsic;
 mod kernel;
+mod line_sizes;
 pub mod nvptx;
 pub mod pass;
 mod support;
@@ -36,9 +37,10 @@ mod transform;
 mod vector;
 
 pub use analysis::facts::{Facts, facts};
-pub use analysis::index_narrowing::MOST_BYTES;
+pub use analysis::size_bound::SizeBound;
 pub use elinvar_ir::Location;
 pub use error::Error;
+pub use line_sizes::{LineSize, line_sizes};
 pub use pass::{Form, PassInfo, verify_each};
 pub use transform::bounds;
 
@@ -95,6 +97,8 @@ pub struct Options {
     pub checks: Option<Vec<bounds::Given>>,
     /// Whether the function can be stopped in loops, including those of functions that are not inlined.
     pub stoppable: bool,
+    /// Upper bound of the sizes of the memory objects that arguments and pointers in memory point to.
+    pub objects: SizeBound,
 }
 
 /// A compiled kernel.

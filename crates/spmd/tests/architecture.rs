@@ -2,7 +2,7 @@
 //! of the last three must be in what comes out, in their order; only the numbers of values may be others.
 
 use elinvar_ir::{Module, verify};
-use elinvar_spmd::{Options, compile};
+use elinvar_spmd::{Options, SizeBound, compile};
 
 #[test]
 fn the_page_shows_what_is_compiled() {
@@ -23,6 +23,7 @@ fn the_page_shows_what_is_compiled() {
         invariant_bytes: vec![0, 0, 4],
         checks: None,
         stoppable: false,
+        objects: SizeBound::DEFAULT,
         ascending: false,
     };
     let compiled = compile(&module, &options).unwrap_or_else(|error| panic!("{error}"));

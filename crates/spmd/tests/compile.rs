@@ -2,7 +2,7 @@
 
 use elinvar_ir::{Module, verify};
 use elinvar_spmd::bounds::{Given, RootKind, reach};
-use elinvar_spmd::{Compiled, Error, Facts, Options, compile, facts};
+use elinvar_spmd::{Compiled, Error, Facts, Options, SizeBound, compile, facts};
 
 const DECLARATIONS: &str = "
     declare i32 @__elinvar_thread_position_in_threadgroup(i32)
@@ -39,6 +39,7 @@ fn vectorized(text: &str, group: [u32; 3], threadgroup_args: &[bool], lanes: u32
         threadgroup_args: threadgroup_args.to_vec(),
         checks: None,
         stoppable: false,
+        objects: SizeBound::DEFAULT,
         ascending: false,
     };
     let compiled = compile(&module, &options)?;
@@ -123,6 +124,7 @@ fn only_what_could_leave_its_memory_is_checked() {
         threadgroup_args: vec![false; 3],
         checks,
         stoppable: false,
+        objects: SizeBound::DEFAULT,
         ascending: false,
     };
     let compiled = compile(&module, &options).expect("compiles");
@@ -185,6 +187,7 @@ fn a_pointer_from_memory_cannot_be_checked() {
         threadgroup_args: vec![false],
         checks: Some(given(&[8])),
         stoppable: false,
+        objects: SizeBound::DEFAULT,
         ascending: false,
     };
     match compile(&parse(&text), &options) {
@@ -284,6 +287,7 @@ fn the_signature_must_fit_the_entry() {
         threadgroup_args: vec![false; 2],
         checks: None,
         stoppable: false,
+        objects: SizeBound::DEFAULT,
         ascending: false,
     };
     let result = compile(&parse(include_str!("data/add.ll")), &lanes);
@@ -338,6 +342,7 @@ fn functions_with_loops_look_for_a_stop() {
             threadgroup_args: vec![false],
             checks: None,
             stoppable: true,
+            objects: SizeBound::DEFAULT,
             ascending: false,
         };
         let ir = compile(&module, &options).unwrap().ir;
@@ -382,6 +387,7 @@ fn indices_are_signed_only_where_that_is_exact() {
             threadgroup_args: vec![false; 2],
             checks: checked.then(|| given(&[0, 0])),
             stoppable: false,
+            objects: SizeBound::DEFAULT,
             ascending: false,
         };
         compile(&parse(&text), &options).expect("compiles").ir
@@ -408,6 +414,7 @@ fn checked(text: &str) -> String {
         threadgroup_args: vec![false; 2],
         checks: Some(given(&[0, 0])),
         stoppable: false,
+        objects: SizeBound::DEFAULT,
         ascending: false,
     };
     let compiled = compile(&parse(&text), &options).unwrap_or_else(|error| panic!("{error}"));
@@ -582,7 +589,7 @@ fn leaves_steps_away(before: &str, condition: &str) -> bool {
          {DECLARATIONS}"
     );
     let ir = vectorized(&text, [64, 1, 1], &[false; 2], 8).expect("compiles").ir;
-    ir.contains("%last = alloca i1")
+    ir.contains("%last")
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //! - `; CHECK-NOT: TEXT`: no line between the last match and the next one (or the end) contains it.
 //!
 //! Empty lines, and spaces at both ends of a line, do not count. A pass runs with all that its pipeline runs before it. Options: `target=nvptx`,
-//! `lanes=N` (default 8), `group=X` (default 64), `invariant=BYTES,…`, `checks=BYTES,…`, `stoppable`, `approximate`.
+//! `lanes=N` (default 8), `group=X` (default 64), `invariant=BYTES,…`, `checks=BYTES,…`, `stoppable`, `approximate`,
+//! `gib=N` (size of the largest buffer).
 //!
 //! `ELINVAR_BLESS=1` replaces the expectations of a file that fails by `CHECK` and `CHECK-NEXT` lines for its entry.
 
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use elinvar_ir::Module;
 use elinvar_spmd::bounds::Given;
 use elinvar_spmd::nvptx::{self, Argument};
-use elinvar_spmd::{ENTRY, Options, Target, ir_after, passes};
+use elinvar_spmd::{ENTRY, Options, SizeBound, Target, ir_after, passes};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/filetests");
 
@@ -66,6 +67,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
     let pass = words.next().ok_or("line 1: no pass")?;
     let (mut target, mut lanes, mut group) = (Target::Cpu, 8, 64);
     let (mut invariant, mut checks, mut stoppable, mut approximate) = (Vec::new(), None, false, false);
+    let mut objects = SizeBound::DEFAULT;
     let numbers = |text: &str| text.split(',').map(|n| n.parse().unwrap_or(0)).collect::<Vec<u64>>();
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
@@ -78,6 +80,10 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
                 checks = Some(numbers(list).into_iter().map(given).collect::<Vec<_>>());
             }
             ("stoppable", "") => stoppable = true,
+            ("gib", n) => {
+                let gib: u64 = n.parse().map_err(|_| format!("line 1: `{word}`"))?;
+                objects = SizeBound::of(gib << 30);
+            }
             ("approximate", "") => approximate = true,
             _ => return Err(format!("line 1: unknown option `{word}`")),
         }
@@ -98,6 +104,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
                 ascending: false,
                 checks,
                 stoppable,
+                objects,
             };
             ir_after(&module, &options, pass)
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use elinvar_ir::Module;
-use elinvar_spmd::{ENTRY, Options, compile};
+use elinvar_spmd::{ENTRY, Options, SizeBound, compile};
 
 /// A kernel with so many loops in a row that threads leave apart, each with a branch inside.
 fn kernel(loops: usize) -> Module {
@@ -41,6 +41,7 @@ fn lines(loops: usize) -> usize {
         threadgroup_args: vec![false],
         checks: None,
         stoppable: false,
+        objects: SizeBound::DEFAULT,
         ascending: false,
     };
     compile(&kernel(loops), &options).expect("compiles").ir.lines().count()

@@ -71,7 +71,14 @@ pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
         shape,
         n: n as u32,
         seed,
-        setting: Setting { lanes, processor: None, optimized, checked: false, stoppable: false },
+        setting: Setting {
+            lanes,
+            processor: None,
+            optimized,
+            checked: false,
+            stoppable: false,
+            large: false,
+        },
     };
     let widths = [1, 2, 4, 8, 16, 32];
     let mut outcomes = Vec::new();

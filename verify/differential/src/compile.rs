@@ -6,9 +6,9 @@ use elinvar_driver_cpu::Code;
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
 use elinvar_native::{Generator, Target};
-use elinvar_spmd::Compiled;
 use elinvar_spmd::bounds::Given;
 use elinvar_spmd::nvptx::Argument;
+use elinvar_spmd::{Compiled, SizeBound};
 
 use crate::generate::Shape;
 use crate::module::{self, Items};
@@ -26,6 +26,8 @@ pub struct Setting {
     pub checked: bool,
     /// Whether loops check the stop flag, which is never set.
     pub stoppable: bool,
+    /// Whether buffers may have any size.
+    pub large: bool,
 }
 
 impl Setting {
@@ -132,6 +134,7 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
             .checked
             .then(|| [0, 0, 4, 0, 0].map(|bytes| Given { bytes, align: 16 }).to_vec()),
         stoppable: case.setting.stoppable,
+        objects: if case.setting.large { SizeBound::NONE } else { SizeBound::DEFAULT },
         ascending: false,
     };
     elinvar_spmd::compile(module, &options).map_err(|error| error.to_string())
@@ -152,7 +155,7 @@ fn build(
         let now: Vec<(usize, &Compiled)> = now;
         let (text, symbols) = module::together(now.iter().map(|(_, made)| made.ir.as_str()));
         let generator = Generator::new(clang, setting.target());
-        let (built, _) = generator.object_with(&text, |bytes| Code::all_from_bytes(bytes, &symbols))?;
+        let built = Code::all_from_bytes(&generator.object(&text)?, &symbols)?;
         for ((at, _), code) in now.iter().zip(built) {
             codes[*at] = Some(code);
         }

@@ -1,17 +1,20 @@
 //! `cargo xtask corpus --cost`: the size of kernels' code, and the time that compiling them takes, for this machine's processor.
 //!
-//! A kernel's growth is the number of instructions of its vectorized function divided by that of its scalar code. The budget for it
-//! holds over all measured kernels: the sample, or with `--all` every kernel.
+//! The first launch waits for the code of its tier, which is unoptimized if optimization is costly; then optimized code is made, too. No cache
+//! is used. A kernel's growth is the number of instructions of its vectorized function, without those of an empty kernel's (the loops over
+//! threadgroups and vectors), divided by that of its scalar code. The budget for it holds over all measured kernels: the sample, or with
+//! `--all` every kernel.
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use elinvar_cache::Cache;
 use elinvar_code::max_threads;
-use elinvar_driver::{Dim3, Error, PipelineOptions};
+use elinvar_driver::{Dim3, Error, PipelineOptions, Source, Tier};
 use elinvar_ir::Module;
-use elinvar_native::{Compiler, Form, Target};
+use elinvar_native::{Compiler, Form, SizeBound, Target};
 
 use super::sources::Corpus;
 use super::{constants, in_parallel, run, sample};
@@ -30,8 +33,21 @@ pub(super) struct Cost {
     /// Instructions of the scalar code and of the vectorized function.
     instructions: [usize; 2],
     object_bytes: usize,
-    /// Of the front end, the passes, and code generation.
+    /// Of the front end, the passes, and code generation for the first launch.
     seconds: [f64; 3],
+    /// Optimization in the background.
+    later: Later,
+}
+
+/// What follows the first launch.
+#[derive(Clone, Copy)]
+enum Later {
+    /// Nothing: its code was optimized.
+    Nothing,
+    /// Optimized code, after so many seconds of code generation.
+    Optimized(f64),
+    /// Optimization exceeded a limit, after so many seconds.
+    Killed(f64),
 }
 
 impl Cost {
@@ -39,8 +55,17 @@ impl Cost {
         self.instructions[1] as f64 / self.instructions[0].max(1) as f64
     }
 
-    fn total(&self) -> f64 {
+    /// Seconds until the kernel can be launched.
+    fn first_launch(&self) -> f64 {
         self.seconds.iter().sum()
+    }
+
+    /// Seconds until the kernel is optimized.
+    fn total(&self) -> f64 {
+        match self.later {
+            Later::Nothing => self.first_launch(),
+            Later::Optimized(code) | Later::Killed(code) => self.first_launch() + self.seconds[1] + code,
+        }
     }
 }
 
@@ -80,7 +105,11 @@ fn file(
         Err(why) => return vec![Err(format!("{name}: {why}"))],
     };
     let kernels = &compiler.declared().kernels;
-    let options = PipelineOptions { constants: constants(&compiler.declared().constants), checked: false };
+    let options = PipelineOptions {
+        constants: constants(&compiler.declared().constants),
+        checked: false,
+        tier: Tier::Adaptive,
+    };
     let chosen: Vec<usize> = match part {
         Some(part) => (0..kernels.len()).filter(|i| kernels[*i].name.contains(part)).collect(),
         None if all => (0..kernels.len()).collect(),
@@ -97,22 +126,50 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str, options: &PipelineOptions
     let start = Instant::now();
     let signature = compiler.signature(kernel, options)?;
     let front = start.elapsed().as_secs_f64();
-    let form = Form { group: Dim3::from(max_threads(&signature).min(THREADS)), stoppable: false };
+    let form = Form {
+        group: Dim3::from(max_threads(&signature).min(THREADS)),
+        stoppable: false,
+        objects: SizeBound::DEFAULT,
+    };
     let scalar = instructions(&compiler.ir(kernel, options)?)?;
     let start = Instant::now();
     let vector = compiler.vector_ir(kernel, options, form)?;
     let passes = start.elapsed().as_secs_f64();
-    let vector = instructions(&vector)?;
-    let start = Instant::now();
-    let object = compiler.kernel(kernel, options, form)?;
-    let code = (start.elapsed().as_secs_f64() - passes).max(0.0);
+    let vector = instructions(&vector)?.saturating_sub(empty());
+    let code = |tier| {
+        let (start, options) = (Instant::now(), PipelineOptions { tier, ..options.clone() });
+        let made = compiler.kernel_with(kernel, &options, form, |_| Ok(()))?;
+        Ok::<_, Error>((made, (start.elapsed().as_secs_f64() - passes).max(0.0)))
+    };
+    let (first, seconds) = code(Tier::Adaptive)?;
+    let (later, object) = match first.optimizable {
+        false => (Later::Nothing, first.object),
+        true => {
+            let (optimized, seconds) = code(Tier::Optimized)?;
+            let later = if optimized.object.optimized { Later::Optimized } else { Later::Killed };
+            (later(seconds), optimized.object)
+        }
+    };
     Ok(Cost {
         file: file.into(),
         kernel: kernel.into(),
         instructions: [scalar, vector],
         object_bytes: object.bytes.len(),
-        seconds: [front, passes, code],
+        seconds: [front, passes, seconds],
+        later,
     })
+}
+
+/// Number of instructions of an empty kernel's vectorized function.
+fn empty() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    let count = || {
+        let source = Source::msl("kernel void empty(device float* x) {}");
+        let compiler = Compiler::new(&Cache::off(), &source, Target::from_env()?)?;
+        let form = Form { group: Dim3::from(THREADS), stoppable: false, objects: SizeBound::DEFAULT };
+        instructions(&compiler.vector_ir("empty", &PipelineOptions::default(), form)?)
+    };
+    *COUNT.get_or_init(|| count().unwrap_or_default())
 }
 
 fn instructions(text: &str) -> Result<usize, Error> {
@@ -127,11 +184,16 @@ pub(super) fn report(costs: &mut [Cost], failures: &[String]) -> (String, bool) 
         let _ = writeln!(text, "{title}:");
         for cost in costs.iter().take(LISTED) {
             let ([scalar, vector], [front, passes, code]) = (cost.instructions, cost.seconds);
+            let later = match cost.later {
+                Later::Nothing => String::new(),
+                Later::Optimized(seconds) => format!(", optimized in {seconds:.2}"),
+                Later::Killed(seconds) => format!(", not optimized in {seconds:.2}"),
+            };
             let _ = writeln!(
                 text,
-                "  {:5.1} x ({scalar} to {vector})  {:6.2} s (front end {front:.2}, passes {passes:.2}, code {code:.2})  {:5} kB  {} {}",
+                "  {:5.1} x ({scalar} to {vector})  {:6.2} s (front end {front:.2}, passes {passes:.2}, code {code:.2}{later})  {:5} kB  {} {}",
                 cost.growth(),
-                cost.total(),
+                cost.first_launch(),
                 cost.object_bytes / 1024,
                 cost.file,
                 cost.kernel
@@ -139,8 +201,13 @@ pub(super) fn report(costs: &mut [Cost], failures: &[String]) -> (String, bool) 
         }
     };
     costs.sort_by(|a, b| b.total().total_cmp(&a.total()));
-    list("slowest", costs);
-    let times = [middle(costs, Cost::total), costs.first().map_or(0.0, Cost::total)];
+    list("slowest until optimized", costs);
+    let total = [middle(costs, Cost::total), costs.first().map_or(0.0, Cost::total)];
+    costs.sort_by(|a, b| b.first_launch().total_cmp(&a.first_launch()));
+    list("slowest first launch", costs);
+    let first = [middle(costs, Cost::first_launch), costs.first().map_or(0.0, Cost::first_launch)];
+    let later = costs.iter().filter(|cost| !matches!(cost.later, Later::Nothing)).count();
+    let killed = costs.iter().filter(|cost| matches!(cost.later, Later::Killed(_))).count();
     costs.sort_by(|a, b| b.growth().total_cmp(&a.growth()));
     list("largest growth", costs);
     let growth = [middle(costs, Cost::growth), costs.first().map_or(0.0, Cost::growth)];
@@ -150,7 +217,9 @@ pub(super) fn report(costs: &mut [Cost], failures: &[String]) -> (String, bool) 
     let within = growth.iter().zip(BUDGET).all(|(growth, most)| *growth <= most);
     let _ = writeln!(
         text,
-        "{} kernels compiled, {} not; growth {:.1} at the median, {:.1} at worst (budget {} and {}{}); {:.2} s at the median, {:.2} s at worst",
+        "{} kernels compiled, {} not; growth {:.1} at the median, {:.1} at worst (budget {} and {}{})\n\
+         first launch after {:.2} s at the median, {:.2} s at worst; {later} unoptimized\n\
+         optimized after {:.2} s at the median, {:.2} s at worst; {killed} exceeded a limit",
         costs.len(),
         failures.len(),
         growth[0],
@@ -158,8 +227,10 @@ pub(super) fn report(costs: &mut [Cost], failures: &[String]) -> (String, bool) 
         BUDGET[0],
         BUDGET[1],
         if within { "" } else { ", exceeded" },
-        times[0],
-        times[1]
+        first[0],
+        first[1],
+        total[0],
+        total[1]
     );
     (text, within && failures.is_empty())
 }
@@ -177,7 +248,14 @@ mod tests {
 
     fn cost(scalar: usize, vector: usize) -> Cost {
         let (file, kernel) = ("f.metal".into(), "k".into());
-        Cost { file, kernel, instructions: [scalar, vector], object_bytes: 2048, seconds: [0.1, 0.2, 0.3] }
+        Cost {
+            file,
+            kernel,
+            instructions: [scalar, vector],
+            object_bytes: 2048,
+            seconds: [0.1, 0.2, 0.3],
+            later: Later::Nothing,
+        }
     }
 
     #[test]

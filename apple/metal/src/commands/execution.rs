@@ -296,7 +296,6 @@ impl Run<'_> {
         let validated = dispatch.pipeline.validated.clone().filter(|checked| checked.prepare(group).is_ok());
         let is_validated = validated.is_some();
         let pipeline = validated.unwrap_or_else(|| dispatch.pipeline.compiled.clone());
-        pipeline.prepare(group).map_err(failure_of)?;
         if is_validated {
             self.flush()?;
         }
@@ -304,6 +303,7 @@ impl Run<'_> {
             dispatch.arguments.iter().map(|argument| self.binding(argument, is_validated)).collect();
         let (uses, grid) = (Vec::new(), elinvar_driver::Grid::Threads(threads));
         let dispatch = CpuDispatch { pipeline, bindings, uses, grid, group, label: None };
+        dispatch.prepare().map_err(failure_of)?;
         self.commands.push(Command::Dispatch(dispatch));
         if !is_validated {
             return Ok(());

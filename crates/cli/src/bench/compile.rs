@@ -68,7 +68,7 @@ fn measure(what: &str, mut run: impl FnMut(u32, &Path) -> Result<Times>) -> Resu
     })
 }
 
-fn folder() -> Result<tempfile::TempDir> {
+pub(super) fn folder() -> Result<tempfile::TempDir> {
     let cannot = |error| Failure::from(elinvar::Error::Environment(format!("cannot make a folder: {error}")));
     tempfile::tempdir().map_err(cannot)
 }
@@ -102,7 +102,7 @@ fn timed(run: impl FnOnce() -> elinvar::Result<()>) -> Result<Times> {
 }
 
 /// The CPU with a cache folder.
-fn device(folder: &Path) -> Result<Arc<dyn elinvar_driver::Device>> {
+pub(super) fn device(folder: &Path) -> Result<Arc<dyn elinvar_driver::Device>> {
     let cache = Cache::at(folder, LIMIT, CpuDriver::CACHE_VERSION);
     let device = CpuDriver::with_cache(1, &cache).devices()?.into_iter().next();
     Ok(device.ok_or_else(|| elinvar::Error::DeviceLost("no CPU device".into()))?)

@@ -3,7 +3,7 @@
 use elinvar::{Dim3, Error, Signature, Source};
 use elinvar_code::{Declared, max_threads, user_cache};
 use elinvar_driver::PipelineOptions;
-use elinvar_native::Form;
+use elinvar_native::{Form, SizeBound};
 use elinvar_ptx::Constants;
 
 use super::file_report::Built;
@@ -79,7 +79,7 @@ impl Compiler {
         let group = Dim3::from(max_threads(kernel).min(CHECKED_THREADS));
         match self {
             Self::Cpu(compiler) => {
-                let form = Form { group, stoppable: false };
+                let form = Form { group, stoppable: false, objects: SizeBound::DEFAULT };
                 match codegen {
                     true => compiler.kernel(name, options, form).map(drop),
                     false => compiler.check(name, options, form),

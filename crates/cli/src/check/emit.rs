@@ -6,8 +6,8 @@
 use clap::ValueEnum;
 use elinvar::{Dim3, Error, Signature, Source};
 use elinvar_code::{Declared, max_threads};
-use elinvar_driver::{Constant, PipelineOptions};
-use elinvar_native::Form;
+use elinvar_driver::{Constant, PipelineOptions, Tier};
+use elinvar_native::{Form, LineSize, SizeBound};
 use elinvar_ptx::Constants;
 
 use super::compiler::Compiler;
@@ -31,6 +31,8 @@ pub enum Emit {
     Ptx,
     /// Assembly for this machine's CPU
     Asm,
+    /// Number of instructions by source line, in the vectorized function and in the code of one thread
+    Lines,
 }
 
 impl Emit {
@@ -47,7 +49,7 @@ impl Emit {
         };
         let needed = match (self, target) {
             (Self::Ptx, Target::Cpu(_)) => "cuda",
-            (Self::VectorIr | Self::Asm, Target::Cuda(_)) => "cpu",
+            (Self::VectorIr | Self::Asm | Self::Lines, Target::Cuda(_)) => "cpu",
             _ => return Ok(target),
         };
         Err(Failure::usage(format!("--emit {} is for --target {needed}, not {target}", self.name())))
@@ -59,6 +61,7 @@ impl Emit {
             Self::VectorIr => "vector-ir",
             Self::Ptx => "ptx",
             Self::Asm => "asm",
+            Self::Lines => "lines",
         }
     }
 
@@ -67,6 +70,7 @@ impl Emit {
         match self {
             Self::Ir | Self::VectorIr => ";",
             Self::Asm if cfg!(target_arch = "x86_64") => "#",
+            Self::Lines => "#",
             Self::Ptx | Self::Asm => "//",
         }
     }
@@ -83,18 +87,31 @@ fn code(
     match compiler {
         Compiler::Cpu(compiler) => {
             let group = group.unwrap_or_else(|| Dim3::from(max_threads(kernel).min(DEFAULT_THREADS)));
-            let form = Form { group, stoppable: false };
+            let form = Form { group, stoppable: false, objects: SizeBound::DEFAULT };
             match emit {
                 Emit::VectorIr => compiler.vector_ir(name, options, form),
                 Emit::Asm => compiler.assembly(name, options, form),
+                Emit::Lines => compiler.line_sizes(name, options, form).map(|sizes| lines(&sizes)),
                 Emit::Ir | Emit::Ptx => compiler.ir(name, options),
             }
         }
         Compiler::Cuda(compiler) => match emit {
             Emit::Ptx => compiler.kernel(name, options, Constants::Values).map(|ptx| ptx.text),
-            Emit::Ir | Emit::VectorIr | Emit::Asm => compiler.ir(name, options),
+            Emit::Ir | Emit::VectorIr | Emit::Asm | Emit::Lines => compiler.ir(name, options),
         },
     }
+}
+
+/// A table of the size of code by source line.
+fn lines(sizes: &[LineSize]) -> String {
+    let total = |of: fn(&LineSize) -> usize| sizes.iter().map(of).sum::<usize>();
+    let row = |scalar: usize, vector: usize, what: &str| format!("{vector:8} {scalar:7}  {what}\n");
+    let mut text = format!("#vector  scalar  line\n{}", row(total(|s| s.scalar), total(|s| s.vector), "all"));
+    for LineSize { location, scalar, vector } in sizes {
+        let what = location.as_ref().map_or("(no line)".to_owned(), |at| format!("{}:{}", at.file, at.line));
+        text.push_str(&row(*scalar, *vector, &what));
+    }
+    text
 }
 
 /// Prints the code of a source's kernels, of all or of the one of that name. What cannot be compiled is entered into `report`.
@@ -119,7 +136,8 @@ pub fn print(
     warnings.iter().for_each(|warning| report.note(warning));
     report.constants = declared.clone();
     let own = constants.iter().filter(|given| declared.iter().any(|known| is(known, given)));
-    let options = PipelineOptions { constants: own.cloned().collect(), checked: false };
+    let options =
+        PipelineOptions { constants: own.cloned().collect(), checked: false, tier: Tier::Optimized };
     let wanted = |name: &str| kernel.is_none_or(|kernel| kernel == name);
     for kernel in kernels.iter().filter(|kernel| wanted(&kernel.name)) {
         match code(&compiler, emit, kernel, &options, group) {

@@ -109,7 +109,7 @@ fn groups_start_in_ascending_order_where_the_kernel_could_tell() {
         let pipeline = library.pipeline(name, &PipelineOptions::default()).unwrap();
         pipeline.prepare(Dim3::from(8)).unwrap();
         let pipeline: &dyn Any = &*pipeline;
-        let kernel = pipeline.downcast_ref::<CpuPipeline>().unwrap().kernel(Dim3::from(8)).unwrap();
+        let kernel = pipeline.downcast_ref::<CpuPipeline>().unwrap().kernel(Dim3::from(8), 0).unwrap();
         assert_eq!(kernel.ascending, ascending, "{name}");
     }
 }

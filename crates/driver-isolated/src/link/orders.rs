@@ -96,7 +96,7 @@ impl Writing<'_> {
             let name = &dispatch.pipeline.signature().name;
             Error::invalid(format!("kernel `{name}` was not compiled by an isolated device"))
         })?;
-        let function = pipeline.function(dispatch.group)?;
+        let function = pipeline.function(dispatch.group, dispatch.largest_memory())?;
         if !self.out.functions.contains(&function.id) {
             wire::write(&function.message(), self.bytes)?;
             self.out.functions.insert(function.id);

@@ -48,6 +48,7 @@ struct ToLoad<'a> {
     options: PipelineOptions,
     group: Option<elinvar_driver::Dim3>,
     stoppable: bool,
+    largest: u64,
 }
 
 impl Table {
@@ -77,8 +78,8 @@ impl Table {
             }
             ToWorker::Transfer { request, order } => self.transfer(request, &order),
             ToWorker::Unmap { memory } => drop(self.memories.remove(&memory)),
-            ToWorker::Load { function, bundle, key, kernel, options, group, stoppable } => {
-                let loaded = self.load(ToLoad { bundle, key, kernel, options, group, stoppable });
+            ToWorker::Load { function, bundle, key, kernel, options, group, stoppable, largest } => {
+                let loaded = self.load(ToLoad { bundle, key, kernel, options, group, stoppable, largest });
                 let threads = |pipeline: &Arc<dyn Pipeline>| pipeline.max_threads_per_threadgroup();
                 let result = loaded.as_ref().map(threads).map_err(Clone::clone);
                 self.functions.insert(function, loaded);
@@ -134,7 +135,7 @@ impl Table {
                 || Error::unsupported(format!("kernel `{}` was not compiled with stop checks", load.kernel));
             pipeline = pipeline.stoppable().ok_or_else(none)?;
         }
-        load.group.map_or(Ok(()), |group| pipeline.prepare(group))?;
+        load.group.map_or(Ok(()), |group| pipeline.prepare_for(group, load.largest))?;
         Ok(pipeline)
     }
 

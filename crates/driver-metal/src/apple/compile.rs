@@ -341,7 +341,7 @@ mod tests {
         assert_eq!((library.constants().len(), library.constants()[0].index), (1, 3));
         let options = |key: ConstantKey, scalar, bytes: &[u8]| {
             let constants = vec![Constant { key, scalar, bytes: bytes.to_vec() }];
-            PipelineOptions { constants, checked: false }
+            PipelineOptions { constants, checked: false, ..PipelineOptions::default() }
         };
         let error = |options| library.pipeline("k", &options).err().unwrap().to_string();
         let unknown = error(options(ConstantKey::Name("M".into()), Scalar::U32, &[0; 4]));

@@ -213,6 +213,10 @@ impl Layout {
                     (slice.memory, slice.offset) = (memory.clone(), slice.offset + offset);
                 }
             }
+            // The arena may be much larger than the transient with which the launch was recorded.
+            if let Command::Dispatch(dispatch) = &planned.command {
+                dispatch.prepare()?;
+            }
         }
         Ok(())
     }

@@ -111,6 +111,11 @@ impl Plan {
             }
         }
         self.check_buffer(&old, new)?;
+        for command_index in old.slices.iter().map(|slice| slice.command_index) {
+            if let Some(Command::Dispatch(dispatch)) = self.command(command_index) {
+                new.prepare(dispatch, &old)?;
+            }
+        }
         let to = &new.span;
         for slice in &old.slices {
             let range = self
@@ -252,6 +257,23 @@ struct New {
 }
 
 impl New {
+    /// Prepares a launch of which it becomes an argument, in place of the current buffer.
+    fn prepare(&self, dispatch: &Dispatch, old: &Replaced) -> Result<()> {
+        let (memory, previous) = (&self.span.storage.block.memory, &old.span.storage.block.memory);
+        if memory.len() == previous.len() {
+            return Ok(());
+        }
+        let mut dispatch = dispatch.clone();
+        for binding in &mut dispatch.bindings {
+            if let Binding::Memory(slice) = binding
+                && identity(&slice.memory) == identity(previous)
+            {
+                slice.memory = memory.clone();
+            }
+        }
+        dispatch.prepare()
+    }
+
     /// Validates it as the argument of a launch that uses a range of the current buffer.
     fn check_launch(&self, dispatch: &Dispatch, slice: &Slice, expected: u64) -> Result<()> {
         let bindings = dispatch.bindings.iter().enumerate();

@@ -159,11 +159,11 @@ impl CommandBuffer {
         let Some(Size { grid, group, counts }) = grid.resolve(kernel)? else {
             return Ok(());
         };
-        pipeline.prepare(group)?;
-        self.note(|| TraceStep::Size { threads: grid.threads(), group });
         let Bound { bindings, uses, usages } = bound;
         let dispatch =
             Dispatch { pipeline: pipeline.clone(), bindings, uses, grid, group, label: label.clone() };
+        dispatch.prepare()?;
+        self.note(|| TraceStep::Size { threads: dispatch.grid.threads(), group });
         self.list.commands.push(Command::Dispatch(dispatch));
         self.usages.extend(usages.into_iter().chain(counts));
         self.note(|| TraceStep::Dispatch);

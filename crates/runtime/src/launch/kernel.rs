@@ -45,6 +45,24 @@ impl Kernel {
         Ok(grid.resolve(self)?.map(|size| size.group))
     }
 
+    /// Waits until optimized code for threadgroups of `group` threads is ready; later launches with this size run it. Until then, launches of a
+    /// kernel that is costly to optimize run unoptimized code ([`Tier::Adaptive`](elinvar_driver::Tier::Adaptive)).
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a size that is out of range; `Environment` if the compiler fails.
+    pub fn optimize(&self, group: impl Extent) -> Result<()> {
+        self.pipeline.optimize(checked(&self.signature().name, "threadgroup", group.sizes())?)
+    }
+
+    /// Whether a launch with threadgroups of `group` threads would run optimized code; `None` before the first launch with this size.
+    /// Always `Some(true)` on devices other than the CPU, which have one tier of code.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a size is not within 0 to `u32::MAX`.
+    pub fn is_optimized(&self, group: impl Extent) -> Result<Option<bool>> {
+        Ok(self.pipeline.is_optimized(checked(&self.signature().name, "threadgroup", group.sizes())?))
+    }
+
     /// Threadgroup size of a launch over `threads` threads that specifies none, with the reason.
     ///
     /// # Errors

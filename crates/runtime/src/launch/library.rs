@@ -9,7 +9,7 @@ use elinvar_driver::{
     Diagnostic, FunctionConstant, Pipeline, PipelineOptions, Result, Signature, Source, UnsupportedKernel,
 };
 
-use crate::{CheckedKernel, Constants, Device, Kernel};
+use crate::{CheckedKernel, Device, Kernel, KernelOptions};
 
 /// A compiled source. A clone is another handle.
 #[derive(Clone)]
@@ -67,23 +67,24 @@ impl Library {
     /// `InvalidArgument` if there is no such kernel, with the names of all kernels; `Compile` and `Unsupported` if the device's
     /// compiler rejects it.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        self.kernel_with(name, &Constants::new())
+        self.kernel_with(name, KernelOptions::new())
     }
 
-    /// The kernel of this name, specialized with values of function constants. Its signature lacks the arguments that the values
-    /// disable.
+    /// The kernel of this name, specialized with values of function constants, or with other [`KernelOptions`]. Its signature lacks the
+    /// arguments that the values disable.
     ///
     /// # Errors
     /// As [`Library::kernel`]; `InvalidArgument` also if a constant is unknown, has another type, or has no value and is used.
     /// The message names it and lists the declared constants.
-    pub fn kernel_with(&self, name: &str, constants: &Constants) -> Result<Kernel> {
-        self.build(name, options(constants, false))
+    pub fn kernel_with(&self, name: &str, options: impl Into<KernelOptions>) -> Result<Kernel> {
+        self.build(name, options.into().pipeline(false))
     }
 
     fn build(&self, name: &str, options: PipelineOptions) -> Result<Kernel> {
         self.device.expect_here("a kernel")?;
         let mut hash = blake3::Hasher::new();
-        hash.update(self.source_hash.as_bytes()).update(format!("{options:?}").as_bytes());
+        let (constants, checked) = (&options.constants, options.checked);
+        hash.update(self.source_hash.as_bytes()).update(format!("{constants:?}{checked}").as_bytes());
         let identity = format!("{name}:{}", hash.finalize().to_hex());
         let pipeline = self.pipeline(name, options)?;
         Ok(Kernel::new(self.device.clone(), pipeline, identity.into()))
@@ -97,15 +98,19 @@ impl Library {
     /// As [`Library::kernel`]; `Unsupported`, with the source line, if the device or a pointer of the kernel does not allow
     /// checks: the bounds of a pointer that the kernel loads from memory are unknown.
     pub fn checked_kernel(&self, name: &str) -> Result<CheckedKernel> {
-        self.checked_kernel_with(name, &Constants::new())
+        self.checked_kernel_with(name, KernelOptions::new())
     }
 
-    /// As [`Library::checked_kernel`], specialized with values of function constants.
+    /// As [`Library::checked_kernel`], specialized with values of function constants, or with other [`KernelOptions`].
     ///
     /// # Errors
     /// As [`Library::checked_kernel`] and [`Library::kernel_with`].
-    pub fn checked_kernel_with(&self, name: &str, constants: &Constants) -> Result<CheckedKernel> {
-        Ok(CheckedKernel { kernel: self.build(name, options(constants, true))? })
+    pub fn checked_kernel_with(
+        &self,
+        name: &str,
+        options: impl Into<KernelOptions>,
+    ) -> Result<CheckedKernel> {
+        Ok(CheckedKernel { kernel: self.build(name, options.into().pipeline(true))? })
     }
 
     fn pipeline(&self, name: &str, options: PipelineOptions) -> Result<Arc<dyn Pipeline>> {
@@ -122,10 +127,6 @@ fn hash(source: &Source) -> blake3::Hash {
     let mut hash = blake3::Hasher::new();
     hash.update(&source.identity()).update(format!("{:?}", source.include_dirs).as_bytes());
     hash.finalize()
-}
-
-fn options(constants: &Constants, checked: bool) -> PipelineOptions {
-    PipelineOptions { constants: constants.list.clone(), checked }
 }
 
 impl fmt::Debug for Library {

@@ -9,6 +9,7 @@ pub(crate) mod constants;
 pub(crate) mod grid;
 pub(crate) mod group;
 pub(crate) mod kernel;
+pub(crate) mod kernel_options;
 pub(crate) mod library;
 pub(crate) mod primitive;
 pub(crate) mod profile;

@@ -94,6 +94,7 @@ impl Kernel {
         let most = self.max_threads_per_threadgroup();
         let mut best: Option<Measured> = None;
         for group in candidates(threads, most, self.device.caps(), self.signature()) {
+            self.pipeline.optimize(group)?;
             let profile = stream.profile(1 + TIMES, |command_buffer| {
                 // SAFETY: the caller vouches for launches with any size.
                 unsafe { command_buffer.launch(self, Grid::threads(threads).group(group), &args[..]) }

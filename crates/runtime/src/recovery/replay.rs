@@ -146,6 +146,11 @@ pub(super) fn rerun<G>(
         *slice = copies.slice(slice)?;
     }
     drop(carrying);
+    for command in &translated {
+        if let Command::Dispatch(dispatch) = command {
+            dispatch.prepare()?;
+        }
+    }
     let timing = copies.run(translated.into())?;
     let carrying = carry()?;
     for effect in effects(commands).iter().filter(|effect| effect.effect != Effect::Reads) {
@@ -225,9 +230,7 @@ impl Copies<'_> {
             let text = format!("kernel `{name}` uses device addresses, which differ between devices");
             return Err(Error::unsupported(text));
         }
-        let pipeline = device.recovery().origins.on(self.other, &dispatch.pipeline)?;
-        pipeline.prepare(dispatch.group)?;
-        Ok(pipeline)
+        device.recovery().origins.on(self.other, &dispatch.pipeline)
     }
 
     fn bring_back(&mut self, slice: &MemorySlice) -> Result<()> {

@@ -113,9 +113,9 @@ pub(crate) fn stoppable(device: &Device, commands: &[Command]) -> Result<Arc<[Co
         if let Command::Dispatch(dispatch) = &mut command
             && let Some(pipeline) = dispatch.pipeline.stoppable()
         {
-            pipeline.prepare(dispatch.group)?;
             device.recovery().origins.note_other(&dispatch.pipeline, &pipeline);
             dispatch.pipeline = pipeline;
+            dispatch.prepare()?;
         }
         Ok(command)
     };

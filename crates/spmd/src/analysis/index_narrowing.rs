@@ -8,8 +8,10 @@
 //! the end of an object of `n` bytes, and `s` is a sum of indices times sizes, each index in a known interval. A lane that makes
 //! the access is within the object: checked code has compared this address before, and unchecked code is undefined otherwise. So
 //! `s` is congruent to a number between -n and n. If the intervals show that -2⁶³ < s < 2⁶³, `s` *is* that number, since n is at
-//! most 2³¹ ([`MOST_BYTES`]). An index `i` of size `z` and the other terms, whose sum is at least `l`, are then below n: `i·z + l
+//! most 2⁶³ ([`SizeBound`]). An index `i` of size `z` and the other terms, whose sum is at least `l`, are then below n: `i·z + l
 //! < n`, and `i < 2³¹` follows from `n - l <= z·2³¹`. Lanes that do not make the access may have any address.
+//!
+//! [`SizeBound`]: crate::analysis::size_bound::SizeBound
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,8 +22,6 @@ use crate::analysis::vector_shape::largest;
 use crate::kernel::Kernel;
 use crate::support::gep::{Step, steps};
 
-/// Maximum size of an object in bytes. Drivers that run this code reject larger buffers.
-pub const MOST_BYTES: u64 = 2 << 30;
 /// Numbers below this are equal as signed and unsigned 32-bit numbers.
 const SIGN: i128 = 1 << 31;
 /// Maximum number of address computations of an address.
@@ -87,8 +87,9 @@ pub(crate) fn chain<'k>(
 }
 
 /// An address as the sum of a base and terms.
-#[derive(Default)]
 struct Sum {
+    /// Upper bound of the base's object, in bytes.
+    bound: i128,
     /// The interval of all terms together.
     least: i128,
     most: i128,
@@ -106,7 +107,8 @@ impl Sum {
             Operand::Const(c) => matches!(c, Const::Global(_)),
             Operand::Value(v) => uniform.home(*v).is_none(),
         };
-        let mut sum = is_object.then(Self::default)?;
+        let bound = i128::from(kernel.bound_of(&base.op));
+        let mut sum = is_object.then_some(Self { bound, least: 0, most: 0, widened: Vec::new() })?;
         for (value, op) in all {
             let (Op::Gep { source, indices, .. }, Some(block)) = (op, uniform.home(value)) else {
                 return None;
@@ -151,7 +153,7 @@ impl Sum {
     }
 
     fn narrow(self) -> HashSet<ValueId> {
-        let room = i128::from(MOST_BYTES) - self.least;
+        let room = self.bound - self.least;
         self.widened.into_iter().filter(|(_, size)| room <= size * SIGN).map(|(value, _)| value).collect()
     }
 }
@@ -188,9 +190,15 @@ fn signed(number: u128, width: u32) -> i128 {
 mod tests {
     use super::*;
     use crate::analysis::lane_layout::Layout;
+    use crate::analysis::size_bound::SizeBound;
 
     /// Which of the named indices are narrow in the access to `%p`.
     fn narrow(body: &str) -> Vec<String> {
+        narrow_below(SizeBound::DEFAULT, body)
+    }
+
+    /// The same for objects of up to this size.
+    fn narrow_below(objects: SizeBound, body: &str) -> Vec<String> {
         let text = format!(
             "declare i32 @__elinvar_thread_position_in_threadgroup(i32)
             define void @__elinvar_entry(ptr %a, ptr %b, ptr %c) {{
@@ -210,7 +218,8 @@ mod tests {
             }}"
         );
         let module = Module::parse(&text).unwrap();
-        let kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
+        let mut kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
+        kernel.objects = objects;
         let uniform = crate::analysis::Analyses::default()
             .get::<Uniformity>(&module, &kernel, &Layout::new([64, 1, 1], 8, false))
             .unwrap();
@@ -230,6 +239,27 @@ mod tests {
         assert_eq!(narrow("%p = getelementptr float, ptr %a, i64 %z"), ["z"]);
         assert_eq!(narrow("%p = getelementptr i8, ptr %a, i64 %z"), ["z"]);
         assert_eq!(narrow("%p = getelementptr float, ptr %a, i64 %s"), [""; 0], "it is signed already");
+    }
+
+    #[test]
+    fn an_index_of_a_large_object_is_narrow_if_its_elements_are_large() {
+        let of = |gib: u64, element: &str| {
+            let below = SizeBound::of(gib << 30);
+            !narrow_below(below, &format!("%p = getelementptr {element}, ptr %a, i64 %z")).is_empty()
+        };
+        assert_eq!([2, 4].map(|gib| of(gib, "i8")), [true, false]);
+        assert_eq!([2, 4, 8, 12].map(|gib| of(gib, "float")), [true, true, true, false]);
+        assert_eq!([8, 32, 33].map(|gib| of(gib, "<4 x float>")), [true, true, false]);
+        let before = "%q = getelementptr i8, ptr %a, i64 -4 \n %p = getelementptr float, ptr %q, i64 %z";
+        assert_eq!(narrow_below(SizeBound::of(4 << 30), before), ["z"]);
+        assert_eq!(narrow_below(SizeBound::of(8 << 30), before), [""; 0], "8 GiB + 4 bytes");
+        assert_eq!(narrow_below(SizeBound::NONE, "%p = getelementptr [64 x i64], ptr %a, i64 %z"), [""; 0]);
+    }
+
+    #[test]
+    fn variables_of_the_kernel_are_not_large() {
+        let body = "%own = alloca [4 x float] \n %p = getelementptr float, ptr %own, i64 %z";
+        assert_eq!(narrow_below(SizeBound::NONE, body), ["z"]);
     }
 
     #[test]

@@ -5,21 +5,19 @@
 //! the address of one lane of each row.
 //!
 //! The difference of extended 32-bit numbers is known up to a multiple of 2³² only, as in a loose pattern. That suffices for addresses at
-//! which all lanes access one object: it has at most 2³¹ bytes, so that the difference is the one that is nearest to 0.
+//! which all lanes access one object of at most 2³¹ bytes: the difference is the one that is nearest to 0. In code for larger objects
+//! ([`SizeBound`]) no value has rows.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Inst, Module, Op, Operand, Type, Typed, ValueId};
 
-use crate::analysis::index_narrowing::MOST_BYTES;
+use crate::analysis::size_bound::SizeBound;
 use crate::analysis::uniformity::{Uniformity, width};
 use crate::analysis::vector_shape::{Offsets, Shape};
 use crate::kernel::Kernel;
 use crate::support::gep::{Step, steps};
-
-// See above.
-const _: () = assert!(MOST_BYTES <= 1 << 31);
 
 /// Partition of the lanes into rows, and each lane's difference from the first lane of its row.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,7 +116,8 @@ impl RowsOfValues {
     pub fn new(module: &Module, kernel: &Kernel, uniform: &Uniformity, lanes: u32) -> Self {
         let states = vec![State::Unknown; kernel.function.values.len()];
         let mut found = Self { lanes, states };
-        let Some((cfg, _)) = uniform.cfg().filter(|_| lanes > 1) else { return found };
+        let is_small = kernel.objects == SizeBound::DEFAULT;
+        let Some((cfg, _)) = uniform.cfg().filter(|_| lanes > 1 && is_small) else { return found };
         loop {
             let mut changed = false;
             for block in &cfg.order {

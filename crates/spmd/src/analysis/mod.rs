@@ -25,6 +25,7 @@ pub(crate) mod liveness;
 pub(crate) mod mask_classes;
 pub(crate) mod mod_ref;
 pub(crate) mod regions;
+pub(crate) mod size_bound;
 pub(crate) mod stack_usage;
 pub(crate) mod temporal_divergence;
 pub(crate) mod uniformity;

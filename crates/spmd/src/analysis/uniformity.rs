@@ -423,16 +423,28 @@ impl Analysis<'_> {
 
     fn gep(&self, rules: Rules, block: BlockId, source: &Type, base: &Typed, indices: &[Typed]) -> Known {
         let mut address = self.typed(base, block);
+        let bound = self.kernel.bound_of(self.object(&base.op));
         for (level, step) in steps(self.module, source, indices).into_iter().enumerate() {
             let index = match step {
                 Some(Step::Field(offset)) => {
-                    address = rules.address(&address, &Known::constant(offset), 1);
+                    address = rules.address(&address, &Known::constant(offset), 1, bound);
                     continue;
                 }
                 Some(Step::Elements(size)) => (self.wide(rules, &indices[level], block), size),
                 None => return Known::varying(64),
             };
-            address = rules.address(&address, &index.0, index.1);
+            address = rules.address(&address, &index.0, index.1, bound);
+        }
+        address
+    }
+
+    /// The address from which an address is computed.
+    fn object<'k>(&'k self, mut address: &'k Operand) -> &'k Operand {
+        while let Operand::Value(value) = address
+            && let Some(Op::Gep { base, .. }) =
+                self.result.definition(self.kernel, *value).map(|inst| &inst.op)
+        {
+            address = &base.op;
         }
         address
     }

@@ -5,9 +5,9 @@
 //! value with a pattern is computed once, as a scalar.
 //!
 //! Extending such a value preserves the pattern only if no lane has wrapped around where lane 0 has not. Otherwise the extended
-//! value has a *loose* pattern: correct up to a multiple of 2³² in some lanes. That suffices for addresses, since lanes that
-//! access one object cannot differ by that much; all other uses take each lane's own value. An address computed from a loose
-//! value has no pattern, since it may be in another object.
+//! value has a *loose* pattern: correct up to a multiple of 2³² in some lanes. That suffices for addresses, if lanes that access
+//! one object cannot differ by that much times the element's size; all other uses take each lane's own value. An address computed
+//! from a loose value as a number has no pattern, since it may be in another object.
 
 use std::rc::Rc;
 
@@ -388,8 +388,14 @@ impl Rules {
         })
     }
 
-    /// `base + index * size` as an address, the index of 64 bits.
-    pub fn address(self, base: &Known, index: &Known, size: u64) -> Known {
+    /// `base + index * size` as an address, the index of 64 bits, in an object of up to `bound` bytes.
+    pub fn address(self, base: &Known, index: &Known, size: u64, bound: u64) -> Known {
+        // A loose index may be off by a multiple of 2³², hence the address by a multiple of this power of two, also modulo 2⁶⁴. If
+        // that is above the bound, it is so by a sixteenth or more: by more than a vector's length.
+        let off = 1_u128 << (32 + size.trailing_zeros());
+        if index.pattern().is_some_and(|p| p.loose) && off <= bound.into() {
+            return Known { shape: Shape::Varying, max: u64::MAX, constant: None };
+        }
         let step = self.binary(BinaryOp::Mul, 64, index, &Known::constant(size));
         let sum = self.binary(BinaryOp::Add, 64, base, &step);
         Known { max: u64::MAX, ..sum }
@@ -468,6 +474,21 @@ mod tests {
         assert_eq!(difference.shape, Shape::Varying, "lanes may be 2^32 apart");
         let short = RULES.binary(BinaryOp::Sub, 16, &thread(), &Known::constant(1));
         assert_eq!(RULES.cast(CastOp::ZExt, 16, 64, &short).shape, Shape::Varying);
+    }
+
+    #[test]
+    fn loose_addresses_have_a_pattern_in_small_objects() {
+        let before = RULES.binary(BinaryOp::Sub, 32, &thread(), &Known::constant(1));
+        let (exact, loose) =
+            (RULES.cast(CastOp::ZExt, 32, 64, &thread()), RULES.cast(CastOp::ZExt, 32, 64, &before));
+        let of = |index: &Known, size: u64, gib: u64| {
+            RULES.address(&Known::uniform(true, 64), index, size, gib << 30).pattern().is_some()
+        };
+        assert_eq!([2, 4, 8].map(|gib| of(&loose, 1, gib)), [true, false, false]);
+        assert_eq!([2, 8, 15, 16].map(|gib| of(&loose, 4, gib)), [true, true, true, false]);
+        assert_eq!([15, 16].map(|gib| of(&loose, 12, gib)), [true, false], "multiples of 4 · 2^32");
+        assert_eq!([60, 64].map(|gib| of(&loose, 16, gib)), [true, false]);
+        assert!(of(&loose, 0, 1 << 33) && of(&exact, 1, 1 << 33));
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! [`Builder`]: appends instructions to a block of a function.
 
 use elinvar_ir::{
-    BinaryOp, BlockId, Call, CallArg, Callee, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type,
-    Typed, ValueId,
+    Attachments, BinaryOp, BlockId, Call, CallArg, Callee, Const, Function, Inst, IntPredicate, Op, Operand,
+    Term, Type, Typed, ValueId,
 };
 
 /// An insertion point at the end of a block.
 pub(crate) struct Builder<'f> {
     pub f: &'f mut Function,
     pub at: BlockId,
+    /// The debug location of instructions that have no attachments.
+    pub location: Attachments,
 }
 
 impl<'f> Builder<'f> {
     pub fn new(f: &'f mut Function, at: BlockId) -> Self {
-        Self { f, at }
+        Self { f, at, location: Attachments::new() }
     }
 
     /// Appends an instruction with a result.
@@ -28,7 +30,10 @@ impl<'f> Builder<'f> {
         self.push(Inst { result: None, op, metadata: Vec::new() });
     }
 
-    pub fn push(&mut self, inst: Inst) {
+    pub fn push(&mut self, mut inst: Inst) {
+        if inst.metadata.is_empty() {
+            inst.metadata.clone_from(&self.location);
+        }
         self.f.block_mut(self.at).insts.push(inst);
     }
 

@@ -102,6 +102,14 @@ impl<'a> Elementwise<'a> {
     }
 }
 
+/// Whether a call is of an elementwise intrinsic, scalar or vector. These have no effect but their result.
+pub(crate) fn is_elementwise(call: &Call) -> bool {
+    let rest = callee_name(call).and_then(|name| name.strip_prefix("llvm."));
+    let is =
+        |rest: &str| ELEMENTWISE.iter().any(|n| rest.strip_prefix(n).is_some_and(|r| r.starts_with('.')));
+    rest.is_some_and(is)
+}
+
 fn is_scalar_type(text: &str) -> bool {
     matches!(text, "f16" | "bf16" | "f32" | "f64")
         || text.strip_prefix('i').is_some_and(|w| w.parse::<u32>().is_ok())

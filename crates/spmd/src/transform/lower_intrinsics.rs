@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use elinvar_ir::{BlockId, Call, Location, Module, Op, Operand, Term, Type};
 
+use crate::analysis::size_bound::SizeBound;
 use crate::intrinsic::DEVICE_FLAGS;
 use crate::kernel::{Barrier, Kernel, PrivateArray};
 use crate::support::calls::{self, CallKind};
@@ -35,6 +36,7 @@ pub(crate) fn lower(module: &Module) -> Result<Kernel, Error> {
         callees,
         exchanges: None,
         branch_locations: HashMap::new(),
+        objects: SizeBound::DEFAULT,
     };
     for index in 0..kernel.function.blocks.len() {
         lower_block(module, &mut kernel, BlockId(index as u32))?;

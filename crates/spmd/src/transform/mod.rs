@@ -7,5 +7,6 @@ pub(crate) mod hoist_invariant_loads;
 pub(crate) mod legalize_division;
 pub(crate) mod lower_bfloat;
 pub(crate) mod lower_f16_conversions;
+pub(crate) mod lower_fast_math;
 pub(crate) mod lower_intrinsics;
 pub(crate) mod scalarize;

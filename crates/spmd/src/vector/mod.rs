@@ -1,12 +1,14 @@
 //! The CPU back end: SPMD vectorization of one thread's code to a function over threadgroups.
 
 pub(crate) mod barrier_context;
+mod early_cse;
 pub(crate) mod early_exit;
 pub(crate) mod emit;
 pub(crate) mod gather_scatter;
 pub(crate) mod iterations;
 pub(crate) mod linearize;
 pub(crate) mod matrix_product;
+mod mem2reg;
 pub(crate) mod output;
 pub(crate) mod pipeline;
 pub(crate) mod prologue;

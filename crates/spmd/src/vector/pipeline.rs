@@ -6,7 +6,7 @@ use std::rc::Rc;
 use elinvar_ir::{Module, verify};
 
 use super::workgroup::{self, Inputs, WorkgroupFunction};
-use super::{output, safepoints, soa_private_arrays, unroll_and_jam};
+use super::{early_cse, mem2reg, output, safepoints, soa_private_arrays, unroll_and_jam};
 use crate::analysis::lane_layout::Layout;
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
@@ -19,7 +19,7 @@ use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
     bfloat_as_i16, fix_irreducible, hoist_invariant_loads, legalize_division, lower_bfloat,
-    lower_f16_conversions, lower_intrinsics, scalarize,
+    lower_f16_conversions, lower_fast_math, lower_intrinsics, scalarize,
 };
 use crate::{Error, Options, Target};
 
@@ -28,7 +28,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 18] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 21] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -109,6 +109,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             lower_bfloat,
             "lower-intrinsics",
             "bfloat values are i16, and computed with in float",
+        ),
+        (
+            "lower-fast-math",
+            K,
+            K,
+            ControlFlow,
+            always,
+            lower_fast_math,
+            "lower-bfloat",
+            "no fast-math flags: contraction is decided",
         ),
         (
             "hoist-invariant-loads",
@@ -199,6 +209,26 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             safepoints,
             "vectorize",
             "loops of callees poll the stop byte",
+        ),
+        (
+            "mem2reg",
+            W,
+            W,
+            Nothing,
+            always,
+            mem2reg,
+            "vectorize",
+            "stack slots that only loads and stores use are SSA values",
+        ),
+        (
+            "early-cse",
+            W,
+            W,
+            ControlFlow,
+            always,
+            early_cse,
+            "mem2reg",
+            "no pure operation is dominated by an equal one; no dead code",
         ),
         ("link", W, T, Nothing, always, link, "vectorize", "a module of its own that defines all it names"),
     ];
@@ -327,7 +357,8 @@ fn bounds(state: &mut State<'_>) -> Result<(), Error> {
 }
 
 fn lower_intrinsics(state: &mut State<'_>) -> Result<(), Error> {
-    let kernel = lower_intrinsics::lower(&state.module)?;
+    let mut kernel = lower_intrinsics::lower(&state.module)?;
+    kernel.objects = state.options.objects;
     let (params, expected) = (kernel.function.params.len(), state.options.threadgroup_args.len());
     if params != expected {
         return Err(Error::Malformed(format!(
@@ -362,6 +393,11 @@ fn lower_bfloat(state: &mut State<'_>) -> Result<(), Error> {
     for array in &mut kernel.private_arrays {
         array.ty = bfloat_as_i16::replaced(&array.ty);
     }
+    Ok(())
+}
+
+fn lower_fast_math(state: &mut State<'_>) -> Result<(), Error> {
+    state.kernel()?.1.functions_mut().for_each(lower_fast_math::lower);
     Ok(())
 }
 
@@ -469,6 +505,21 @@ fn safepoints(state: &mut State<'_>) -> Result<(), Error> {
         && let Some(stop) = &workgroup.stop
     {
         safepoints::insert(&mut workgroup.function, stop, &mut kernel.callees);
+    }
+    Ok(())
+}
+
+fn mem2reg(state: &mut State<'_>) -> Result<(), Error> {
+    if let Code::Workgroup(_, workgroup) = &mut state.code {
+        mem2reg::promote(&mut workgroup.function);
+    }
+    Ok(())
+}
+
+fn early_cse(state: &mut State<'_>) -> Result<(), Error> {
+    if let Code::Workgroup(_, workgroup) = &mut state.code {
+        early_cse::eliminate(&mut workgroup.function);
+        mem2reg::remove_dead_code(&mut workgroup.function);
     }
     Ok(())
 }

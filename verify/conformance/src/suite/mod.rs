@@ -32,6 +32,7 @@ mod indirect;
 mod integer_functions;
 mod integers;
 mod lanes;
+mod large_buffers;
 mod layout;
 mod math_functions;
 mod math_references;
@@ -51,12 +52,14 @@ mod soundness;
 mod sources;
 mod streams;
 mod templates;
+mod tiers;
 mod types;
 mod values;
 mod vectors;
 
 pub use callbacks::drop_last_device;
 use elinvar::{Args, Completion, Device, Error, Grid, Kernel, Source, Stream};
+pub use large_buffers::memory_is_short;
 
 /// Result of a case. A wrong result panics; [`Error::Unsupported`] means that the device lacks a feature that the case needs.
 type CaseResult = Result<(), Failure>;
@@ -152,6 +155,7 @@ pub fn cases() -> Vec<Case> {
         barriers::CASES,
         order::CASES,
         memory::CASES,
+        large_buffers::CASES,
         streams::CASES,
         events::CASES,
         callbacks::CASES,
@@ -175,6 +179,7 @@ pub fn cases() -> Vec<Case> {
         layout::CASES,
         program_scope::CASES,
         constants::CASES,
+        tiers::CASES,
         integers::CASES,
         simdgroups::CASES,
         simdgroup_kernels::CASES,

@@ -169,11 +169,11 @@ impl Kernel {
 
     /// A source with only this kernel, after a comment with its launch.
     pub fn source(&self) -> String {
-        let (Shape { threads, group }, Setting { lanes, processor, optimized, checked, stoppable }) =
+        let (Shape { threads, group }, Setting { lanes, processor, optimized, checked, stoppable, large }) =
             (self.shape, self.setting);
         format!(
             "// seed {} threads {threads:?} group {group:?} n {}\n\
-             // lanes {lanes} processor {} optimized {optimized} checked {checked} stoppable {stoppable}\n{}{}",
+             // lanes {lanes} processor {} optimized {optimized} checked {checked} stoppable {stoppable} large {large}\n{}{}",
             self.seed,
             self.n,
             processor.unwrap_or("native"),
@@ -208,6 +208,7 @@ fn setting(seed: u64) -> Setting {
         optimized: batch.is_multiple_of(13),
         checked: seed % 11 == 5,
         stoppable: seed % 7 == 3,
+        large: seed % 5 == 2,
     }
 }
 

@@ -17,8 +17,8 @@ use elinvar_driver_cpu::Code;
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
 use elinvar_native::{Generator, Target};
-use elinvar_spmd::Compiled;
 use elinvar_spmd::bounds::Given;
+use elinvar_spmd::{Compiled, SizeBound};
 
 pub use run::{Launched, Launches};
 
@@ -92,7 +92,7 @@ pub(crate) fn build(kernels: &[Wild]) -> Result<Vec<Result<Built, String>>> {
     let texts = made.iter().filter_map(|(compiled, ..)| Some(compiled.as_ref().ok()?.ir.as_str()));
     let (all, symbols) = module::together(texts);
     let generator = Generator::new(toolchain.path(), target);
-    let (codes, _) = generator.object_with(&all, |bytes| Code::all_from_bytes(bytes, &symbols))?;
+    let codes = Code::all_from_bytes(&generator.object(&all)?, &symbols)?;
     let mut codes = codes.into_iter();
     let built = made.into_iter().map(|(compiled, may_write, unoptimized)| {
         let made = compiled?;
@@ -121,6 +121,7 @@ fn options(kernel: &Wild) -> elinvar_spmd::Options {
         invariant_bytes: given.iter().map(|given| given.bytes).collect(),
         checks: Some(given.to_vec()),
         stoppable: false,
+        objects: SizeBound::DEFAULT,
         ascending: false,
     }
 }

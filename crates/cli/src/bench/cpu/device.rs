@@ -1,6 +1,6 @@
 //! A problem on an Elinvar device: buffers, one submission of many dispatches, timed by the device's clock.
 
-use elinvar::{Arg, Buffer, Device, Grid, Kernel, Stream};
+use elinvar::{Arg, Buffer, Device, Grid, Kernel, KernelOptions, Stream, Tier};
 
 use super::super::carried::compile;
 use super::Contestant;
@@ -27,7 +27,7 @@ enum Held {
 impl OnDevice {
     pub fn new(device: &Device, problem: &Problem) -> Result<Self> {
         let library = compile(device, format!("{}.metal", problem.file), problem.metal)?;
-        let kernel = library.kernel(problem.kernel)?;
+        let kernel = library.kernel_with(problem.kernel, KernelOptions::new().tier(Tier::Optimized))?;
         Self::with(device, kernel, problem.threads, problem.group, &problem.args)
     }
 

@@ -385,18 +385,29 @@ impl Emit<'_, '_> {
     }
 
     fn reduce(&mut self, fold: &Fold, ty: &Type, value: Operand) -> Operand {
+        let reassociates = matches!(fold.reduce, "fadd" | "fmul");
+        if let (true, Combine::Binary(op)) = (reassociates, &fold.combine) {
+            return self.reduce_halves(*op, ty, value);
+        }
         let name = format!("llvm.vector.reduce.{}.{}", fold.reduce, mangled(ty, self.lanes()));
-        let mut args = vec![(self.wide(ty), value)];
-        let starts = matches!(fold.reduce, "fadd" | "fmul");
-        if starts {
-            args.insert(0, (ty.clone(), fold.identity.clone().into()));
+        self.b.call(ty.clone(), &name, &[(self.wide(ty), value)]).into()
+    }
+
+    /// Combines the lower with the upper half until one element is left.
+    fn reduce_halves(&mut self, op: BinaryOp, ty: &Type, mut value: Operand) -> Operand {
+        let mut lanes = self.lanes();
+        while lanes > 1 {
+            let (whole, half) = (Type::vector(lanes, ty.clone()), Type::vector(lanes / 2, ty.clone()));
+            let [lower, upper] = [0, lanes / 2].map(|first| {
+                let order: Vec<u32> = (first..first + lanes / 2).collect();
+                self.shuffle(&whole, value.clone(), None, &order)
+            });
+            value = self.b.binary(op, "", &half, lower, upper).into();
+            lanes /= 2;
         }
-        let mut op = crate::support::builder::call(ty.clone(), &name, &args);
-        if let (Op::Call(call), true) = (&mut op, starts) {
-            // Associative operations: as a tree.
-            call.flags = "reassoc".into();
-        }
-        self.b.value(ty.clone(), None, op).into()
+        let vector = Typed::new(Type::vector(1, ty.clone()), value);
+        let index = Typed::new(Type::I32, Const::int(32, 0));
+        self.b.value(ty.clone(), None, Op::ExtractElement { vector, index }).into()
     }
 
     fn combine(&mut self, fold: &Fold, ty: &Type, a: Operand, b: Operand) -> Operand {

@@ -15,6 +15,12 @@ use crate::support::vector_intrinsics::Elementwise;
 impl Emit<'_, '_> {
     /// Emits the instruction at `index` of the current block; phis have been emitted before.
     pub fn instruction(&mut self, index: usize, inst: &Inst) {
+        self.b.location = inst.metadata.iter().filter(|(kind, _)| kind == "dbg").cloned().collect();
+        self.instruction_here(index, inst);
+        self.b.location.clear();
+    }
+
+    fn instruction_here(&mut self, index: usize, inst: &Inst) {
         if !matches!(inst.op, Op::Call(_) | Op::Phi { .. }) {
             self.call_products_for(&inst.op);
         }

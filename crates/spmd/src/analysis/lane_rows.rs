@@ -114,10 +114,16 @@ pub(crate) struct RowsOfValues {
 
 impl RowsOfValues {
     pub fn new(module: &Module, kernel: &Kernel, uniform: &Uniformity, lanes: u32) -> Self {
-        let states = vec![State::Unknown; kernel.function.values.len()];
+        let states = vec![State::None; kernel.function.values.len()];
         let mut found = Self { lanes, states };
         let is_small = kernel.objects == SizeBound::DEFAULT;
         let Some((cfg, _)) = uniform.cfg().filter(|_| lanes > 1 && is_small) else { return found };
+        // Other values, such as positions, have no rows.
+        for block in &cfg.order {
+            for result in kernel.function.block(*block).insts.iter().filter_map(|inst| inst.result) {
+                found.states[result.0 as usize] = State::Unknown;
+            }
+        }
         loop {
             let mut changed = false;
             for block in &cfg.order {
@@ -346,6 +352,33 @@ mod tests {
         let body = body.replace("%start, %column", "%start, %four");
         let four = "%four = shl i32 %column, 2\n";
         assert_eq!(rows(&format!("{four}{body}"), &["w"]), [two(4)]);
+    }
+
+    #[test]
+    fn values_that_are_not_computed_have_no_rows() {
+        // With threadgroups of 3, the threads of a vector are in several rows: their positions are given.
+        let module = Module::parse(
+            "declare i32 @__elinvar_thread_position_in_threadgroup(i32)
+            define void @__elinvar_entry(ptr %a, ptr %b) {
+              %x = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+              %y = call i32 @__elinvar_thread_position_in_threadgroup(i32 1)
+              %n = load i32, ptr %b
+              %c = icmp eq i32 %n, 0
+              %s = select i1 %c, i32 0, i32 %y
+              %m = mul i32 %s, %n
+              %w = zext i32 %m to i64
+              %p = getelementptr i32, ptr %a, i64 %w
+              %v = load i32, ptr %p
+              ret void
+            }",
+        );
+        let module = module.unwrap();
+        let kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
+        let layout = Layout::new([3, 7, 2], 8, false);
+        let uniform = Analyses::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
+        let found = RowsOfValues::new(&module, &kernel, &uniform, 8);
+        let has_rows = |state: &State| matches!(state, State::Rows(_));
+        assert!(!found.states.iter().any(has_rows));
     }
 
     #[test]

@@ -56,15 +56,12 @@ fn lower_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(
             Op::Alloca { ty, count, align, .. } => {
                 let count = array_count(count.as_ref().map(|c| &c.op), start, location)?;
                 let ty = if count == 1 { ty.clone() } else { Type::array(count, ty.clone()) };
-                let (size, natural) = ty.size_align(module);
+                let natural = ty.size_align(module).1;
+                let align = align.unwrap_or(natural);
+                let ty = padded(module, ty, align);
                 let value = inst.result.ok_or_else(|| Error::Malformed("alloca without a result".into()))?;
-                let step = size.next_multiple_of(natural);
-                kernel.private_arrays.push(PrivateArray {
-                    value,
-                    ty,
-                    align: align.unwrap_or(natural),
-                    lane_stride: step,
-                });
+                let lane_stride = step(module, &ty);
+                kernel.private_arrays.push(PrivateArray { value, ty, align, lane_stride });
             }
             Op::Call(call) => match calls::classify(module, call, location.clone())? {
                 CallKind::Dropped => {}
@@ -100,6 +97,25 @@ fn lower_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(
     }
     kernel.function.block_mut(at).term = term;
     Ok(())
+}
+
+/// Distance in bytes between consecutive elements of a type.
+fn step(module: &Module, ty: &Type) -> u64 {
+    let (size, align) = ty.size_align(module);
+    size.next_multiple_of(align)
+}
+
+/// The type of an array whose elements are aligned if they follow one another, as those of consecutive threads do. clang aligns small
+/// parts of a larger array to more than their size.
+fn padded(module: &Module, ty: Type, align: u64) -> Type {
+    let more = step(module, &ty).next_multiple_of(align) - step(module, &ty);
+    match &ty {
+        _ if more == 0 => ty,
+        Type::Array(count, element) if more.is_multiple_of(step(module, element)) => {
+            Type::array(count + more / step(module, element), (**element).clone())
+        }
+        _ => Type::Struct { packed: false, fields: vec![ty, Type::array(more, Type::I8)] },
+    }
 }
 
 /// The constant length of an alloca, which must be in the entry block.

@@ -119,6 +119,15 @@ impl Generator {
         if cfg!(target_vendor = "apple") {
             link.args(["-undefined", "dynamic_lookup"]);
         }
+        // One object does not need threads, and those of lld would compete with launches.
+        let is_lld = self
+            .linker
+            .as_ref()
+            .and_then(|path| path.file_name())
+            .is_some_and(|name| name.to_string_lossy().starts_with("ld.lld"));
+        if is_lld {
+            link.arg("--threads=1");
+        }
         link.args(["-shared", OBJECT, "-o", SHARED]);
         stage::timed("link", || run(link))?;
         Ok(level)

@@ -13,7 +13,7 @@ use crate::report::median;
 const RUNS: u32 = 3;
 /// Rounds of the generator, unrolled: about 2 MB of vectorized IR.
 const ROUNDS: u32 = 3000;
-const N: usize = 4096;
+const N: usize = GROUP;
 const GROUP: usize = 64;
 /// Launches before and after the replacement that are looked at.
 const AROUND: usize = 200;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use elinvar_driver::{Binding, Command, Dim3, Dispatch as CpuDispatch, Error};
+use elinvar_driver::{Access, Binding, Command, Dim3, Dispatch as CpuDispatch, Error, Use};
 use elinvar_objc::foundation::{NsArray, NsError, NsString};
 use elinvar_objc::watch::fatal;
 use elinvar_objc::{Declaration, NsRange, Ref};
@@ -15,7 +15,7 @@ use crate::commands::command_buffer::CommandBuffer;
 use crate::commands::pass::{Argument, Dispatch, ExecuteRange, Failure, Grid, Op, Pass, Step};
 use crate::device::Device;
 use crate::memory::buffer::Held;
-use crate::memory::store::Store;
+use crate::memory::store::{Store, all_large};
 use crate::validation::fault_injection::{Fault, Site};
 use crate::validation::shader_validation::Log;
 use crate::values::{Size, execution_error, within};
@@ -301,7 +301,9 @@ impl Run<'_> {
         }
         let bindings =
             dispatch.arguments.iter().map(|argument| self.binding(argument, is_validated)).collect();
-        let (uses, grid) = (Vec::new(), elinvar_driver::Grid::Threads(threads));
+        let any = |slice| Use { slice, access: Access::ReadWrite };
+        let uses = all_large().into_iter().map(any).collect();
+        let grid = elinvar_driver::Grid::Threads(threads);
         let dispatch = CpuDispatch { pipeline, bindings, uses, grid, group, label: None };
         dispatch.prepare().map_err(failure_of)?;
         self.commands.push(Command::Dispatch(dispatch));

@@ -5,8 +5,8 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use elinvar_driver::{HostBlock, Init, Memory, MemorySlice};
 use elinvar_objc::Block;
@@ -15,6 +15,29 @@ use crate::values::Storage;
 
 /// Page size of Apple's processors in bytes; allocations are whole pages.
 pub const PAGE: usize = 16 << 10;
+
+/// Size in bytes above which memory is large. Kernels that may access large memory need other code.
+const LARGE: u64 = 2 << 30;
+
+/// All large memory.
+static ALL_LARGE: Mutex<Vec<Weak<dyn Memory>>> = Mutex::new(Vec::new());
+
+/// Enters memory into the list of large memory, if it is.
+fn enter(memory: Arc<dyn Memory>) -> Arc<dyn Memory> {
+    if memory.len() > LARGE {
+        let mut all = ALL_LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&memory));
+    }
+    memory
+}
+
+/// All large memory. Any kernel may have a pointer to it in its memory: the stand-in does not know which resources are used.
+pub fn all_large() -> Vec<MemorySlice> {
+    let all = ALL_LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let whole = |memory: Arc<dyn Memory>| MemorySlice { offset: 0, len: memory.len(), memory };
+    all.iter().filter_map(Weak::upgrade).map(whole).collect()
+}
 
 /// Memory use of a device.
 #[derive(Default)]
@@ -90,7 +113,7 @@ impl Store {
     ) -> Option<Self> {
         let pages = length.next_multiple_of(PAGE) as u64;
         let allocate = || cpu.allocate(pages, elinvar_driver::Storage::Shared, Init::Zeroed).ok();
-        let memory = allocate()?;
+        let memory = enter(allocate()?);
         let host = if two_copies && storage == Storage::Managed { Some(allocate()?) } else { None };
         Some(Self { memory, host, offset: 0, length, storage, _charge: Some(charge) })
     }
@@ -109,7 +132,7 @@ impl Store {
         let owner = Box::new(Borrowed { address, length, deallocator });
         let block = HostBlock { address, bytes: length as u64, owner };
         // SAFETY: the caller's promise.
-        let memory = unsafe { cpu.wrap(block) }.ok()?;
+        let memory = enter(unsafe { cpu.wrap(block) }.ok()?);
         Some(Self { memory, host: None, offset: 0, length, storage, _charge: None })
     }
 

@@ -414,10 +414,11 @@ fn checked_accesses(device: &Device, size: u64) -> CaseResult {
         kernel void floats(device float* x, device const uint* at, uint i [[thread_position_in_grid]]) {
             x[at[i]] = float(i);
         }";
+    // First of all, so that a device whose memory is short gives that reason.
+    let mut x = large::<u8>(device, size)?;
     let of = |name| checked(device, name, text);
     let (bytes, shifted, floats) = (of("bytes")?, of("shifted")?, of("floats")?);
     let stream = device.stream()?;
-    let mut x = large::<u8>(device, size)?;
     let places = places(x.len());
     let n = places.len();
     let at = device.buffer_with_data(&places.iter().map(|at| *at as u64).collect::<Vec<_>>())?;

@@ -44,6 +44,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use elinvar_native::SizeBound;
+
 pub use device::{CpuDriver, available_memory, caps, driver};
 pub use guest::{Guest, ToRun};
 pub use loader::{Code, Launch, load_without_files};

@@ -48,6 +48,18 @@ impl Dominators {
         self.tree.parent(block.0 as usize).map(|b| BlockId(b as u32))
     }
 
+    /// For each block, those that it is the closest dominator of, in the order of the text.
+    pub fn children(&self) -> Vec<Vec<BlockId>> {
+        let count = self.tree.parents.len();
+        let mut children = vec![Vec::new(); count];
+        for block in (0..count as u32).map(BlockId) {
+            if let Some(idom) = self.idom(block) {
+                children[idom.0 as usize].push(block);
+            }
+        }
+        children
+    }
+
     pub fn is_reachable(&self, block: BlockId) -> bool {
         self.tree.is_reached(block.0 as usize)
     }
@@ -267,6 +279,11 @@ mod tests {
         let f = graph(&[&[1, 2], &[2, 4], &[1, 3], &[3], &[]]);
         let dom = Dominators::compute(&f);
         assert_eq!(parents(5, |b| dom.idom(b)), [None, Some(0), Some(0), Some(2), Some(1)]);
+        let children = [vec![1, 2], vec![4], vec![3], vec![], vec![]];
+        assert_eq!(
+            dom.children(),
+            children.map(|blocks| blocks.into_iter().map(BlockId).collect::<Vec<_>>())
+        );
         let post = PostDominators::compute(&f);
         assert!(!post.reaches_exit(BlockId(3)));
         assert_eq!(post.ipdom(BlockId(3)), None);

@@ -135,11 +135,13 @@ impl Compiler {
         let (compiled, ascending) = self.vectorize(&thread, options.checked, form)?;
         let is_costly = compiled.ir.len() >= self.tiers.costly && self.target().level() != Level::O0;
         let optimizable = tier == Tier::Adaptive && is_costly;
-        let level = if optimizable || tier == Tier::Quick { Level::O0 } else { self.target().level() };
+        let (level, key) = match optimizable || tier == Tier::Quick {
+            true => (Level::O0, quick),
+            false => (self.target().level(), optimized),
+        };
         let (loaded, code) = self.code(&compiled.ir, level, &load)?;
         let object = object(compiled, code, ascending);
-        let [optimized, quick] = &keys;
-        if let Some(key) = if optimizable || tier == Tier::Quick { quick } else { optimized } {
+        if let Some(key) = key {
             self.program.cache().store(key, &encode(&object));
         }
         Ok(Loaded { loaded, object, optimizable })

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use elinvar_driver::{HostBlock, Init, Memory, MemorySlice};
+use elinvar_driver_cpu::SizeBound;
 use elinvar_objc::Block;
 
 use crate::values::Storage;
@@ -16,15 +17,12 @@ use crate::values::Storage;
 /// Page size of Apple's processors in bytes; allocations are whole pages.
 pub const PAGE: usize = 16 << 10;
 
-/// Size in bytes above which memory is large. Kernels that may access large memory need other code.
-const LARGE: u64 = 2 << 30;
-
-/// All large memory.
+/// All memory above the bound for which the CPU driver makes code by default.
 static ALL_LARGE: Mutex<Vec<Weak<dyn Memory>>> = Mutex::new(Vec::new());
 
 /// Enters memory into the list of large memory, if it is.
 fn enter(memory: Arc<dyn Memory>) -> Arc<dyn Memory> {
-    if memory.len() > LARGE {
+    if memory.len() > SizeBound::DEFAULT.bytes() {
         let mut all = ALL_LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&memory));

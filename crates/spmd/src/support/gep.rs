@@ -2,6 +2,12 @@
 
 use elinvar_ir::{Const, Module, Operand, Type, Typed};
 
+/// Distance in bytes between consecutive elements of a type.
+pub(crate) fn stride(module: &Module, ty: &Type) -> u64 {
+    let (size, align) = ty.size_align(module);
+    size.next_multiple_of(align)
+}
+
 /// Contribution of an index to an address.
 pub(crate) enum Step {
     /// A constant offset in bytes: a struct's field.
@@ -12,20 +18,17 @@ pub(crate) enum Step {
 
 /// The contribution of each index; `None` if one is unknown.
 pub(crate) fn steps(module: &Module, source: &Type, indices: &[Typed]) -> Vec<Option<Step>> {
-    let stride = |ty: &Type| {
-        let (size, align) = ty.size_align(module);
-        Some(Step::Elements(size.next_multiple_of(align)))
-    };
+    let elements = |ty: &Type| Some(Step::Elements(stride(module, ty)));
     let mut at = source.clone();
     let mut all = Vec::new();
     for (level, index) in indices.iter().enumerate() {
         if level == 0 {
-            all.push(stride(source));
+            all.push(elements(source));
             continue;
         }
         let resolved = at.resolve(module).cloned();
         let (step, next) = match resolved {
-            Some(Type::Array(_, element)) | Some(Type::Vector(_, element)) => (stride(&element), *element),
+            Some(Type::Array(_, element)) | Some(Type::Vector(_, element)) => (elements(&element), *element),
             Some(ty @ Type::Struct { .. }) => {
                 let field = match &index.op {
                     Operand::Const(c) => c.as_unsigned(32).map(|f| f as usize),

@@ -11,6 +11,7 @@ use crate::analysis::size_bound::SizeBound;
 use crate::intrinsic::DEVICE_FLAGS;
 use crate::kernel::{Barrier, Kernel, PrivateArray};
 use crate::support::calls::{self, CallKind};
+use crate::support::gep::stride;
 use crate::support::ir::{rename_incoming, threadgroup_globals};
 use crate::{ENTRY, Error};
 
@@ -60,7 +61,7 @@ fn lower_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(
                 let align = align.unwrap_or(natural);
                 let ty = padded(module, ty, align);
                 let value = inst.result.ok_or_else(|| Error::Malformed("alloca without a result".into()))?;
-                let lane_stride = step(module, &ty);
+                let lane_stride = stride(module, &ty);
                 kernel.private_arrays.push(PrivateArray { value, ty, align, lane_stride });
             }
             Op::Call(call) => match calls::classify(module, call, location.clone())? {
@@ -99,20 +100,14 @@ fn lower_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(
     Ok(())
 }
 
-/// Distance in bytes between consecutive elements of a type.
-fn step(module: &Module, ty: &Type) -> u64 {
-    let (size, align) = ty.size_align(module);
-    size.next_multiple_of(align)
-}
-
 /// The type of an array whose elements are aligned if they follow one another, as those of consecutive threads do. clang aligns small
 /// parts of a larger array to more than their size.
 fn padded(module: &Module, ty: Type, align: u64) -> Type {
-    let more = step(module, &ty).next_multiple_of(align) - step(module, &ty);
+    let more = stride(module, &ty).next_multiple_of(align) - stride(module, &ty);
     match &ty {
         _ if more == 0 => ty,
-        Type::Array(count, element) if more.is_multiple_of(step(module, element)) => {
-            Type::array(count + more / step(module, element), (**element).clone())
+        Type::Array(count, element) if more.is_multiple_of(stride(module, element)) => {
+            Type::array(count + more / stride(module, element), (**element).clone())
         }
         _ => Type::Struct { packed: false, fields: vec![ty, Type::array(more, Type::I8)] },
     }

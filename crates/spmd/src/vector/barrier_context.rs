@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use elinvar_ir::{BlockId, Module, Operand, Type, ValueId};
+use elinvar_ir::{BlockId, Operand, Type, ValueId};
 
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
 use crate::kernel::Kernel;
 use crate::support::builder::{Builder, i64_const};
+use crate::support::gep::stride;
 use crate::vector::emit::{Emit, Forms, Source};
 
 /// Alignment of arrays, and of their vector elements, in bytes.
@@ -68,7 +69,7 @@ impl BarrierContext {
             let (scalars, vectors) = source.counts(source.uniform.of(*value));
             let has_left = source.leaving.contains(value);
             if (scalars, vectors, has_left) == (1, 0, false) && group.of(*value).is_same() {
-                let offset = context.reserve(private_size(source.module, ty));
+                let offset = context.reserve(stride(source.module, ty));
                 context.shared.insert(*value, offset);
                 continue;
             }
@@ -83,7 +84,7 @@ impl BarrierContext {
         let per_iteration = u64::from(layout.factor * layout.lanes);
         let mut on_stack = 0;
         for private in &kernel.private_arrays {
-            let each = private_size(source.module, &private.ty);
+            let each = stride(source.module, &private.ty);
             let count = if kernel.barriers.is_empty() { per_iteration } else { threads };
             let fits =
                 each * per_iteration <= STACK_BYTES && on_stack + each * per_iteration <= MOST_STACK_BYTES;
@@ -114,7 +115,7 @@ impl BarrierContext {
         scalars: usize,
         vectors: usize,
     ) -> Array {
-        let scalar = private_size(source.module, ty);
+        let scalar = stride(source.module, ty);
         let vector = (scalar.max(1) * u64::from(source.layout.lanes)).next_multiple_of(ALIGN);
         let align = if vectors > 0 { ALIGN } else { 1 };
         let stride = vector * vectors as u64 + (scalar * scalars as u64).next_multiple_of(align);
@@ -204,12 +205,6 @@ impl BarrierContext {
             act(emit, array, &slots, &ty);
         }
     }
-}
-
-/// Distance in bytes between consecutive elements of a type.
-pub(crate) fn private_size(module: &Module, ty: &Type) -> u64 {
-    let (size, align) = ty.size_align(module);
-    size.next_multiple_of(align)
 }
 
 /// Position of an iteration in the scratch memory.

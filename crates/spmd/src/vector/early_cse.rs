@@ -19,13 +19,7 @@ pub(crate) fn eliminate(function: &mut Function) {
     if function.blocks.is_empty() {
         return;
     }
-    let dominators = Dominators::compute(function);
-    let mut children = vec![Vec::new(); function.blocks.len()];
-    for block in function.block_ids() {
-        if let Some(idom) = dominators.idom(block) {
-            children[idom.0 as usize].push(block);
-        }
-    }
+    let children = Dominators::compute(function).children();
     let mut known: HashMap<Op, ValueId> = HashMap::new();
     let mut replaced: HashMap<ValueId, ValueId> = HashMap::new();
     let mut steps = vec![Step::Enter(BlockId(0))];

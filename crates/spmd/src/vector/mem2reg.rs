@@ -88,12 +88,8 @@ impl<'f> Promotion<'f> {
     fn new(function: &'f mut Function, slots: Vec<(ValueId, Type)>) -> Self {
         let dominators = Dominators::compute(function);
         let count = function.blocks.len();
-        let (mut children, mut frontiers) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+        let mut frontiers = vec![Vec::new(); count];
         let preds = predecessors(function);
-        for block in function.block_ids() {
-            let Some(idom) = dominators.idom(block) else { continue };
-            children[idom.0 as usize].push(block);
-        }
         for block in function.block_ids().filter(|block| dominators.is_reachable(*block)) {
             let idom = dominators.idom(block);
             for pred in preds[block.0 as usize].iter().filter(|pred| dominators.is_reachable(**pred)) {
@@ -110,6 +106,7 @@ impl<'f> Promotion<'f> {
         let is_reachable = function.block_ids().map(|block| dominators.is_reachable(block)).collect();
         let numbers = slots.iter().enumerate().map(|(number, (slot, _))| (*slot, number)).collect();
         let phis = (0..count).map(|_| Vec::new()).collect();
+        let children = dominators.children();
         Self { function, slots, numbers, children, frontiers, is_reachable, phis, loads: HashMap::new() }
     }
 

@@ -11,7 +11,7 @@ use elinvar_ir::{Call, Const, Function, Inst, Module, Op, Operand, Type, Typed, 
 
 use crate::kernel::Kernel;
 use crate::support::builder::i64_const;
-use crate::support::gep::{Step, constant_bytes, steps};
+use crate::support::gep::{Step, constant_bytes, steps, stride};
 use crate::support::ir::{blocks_in_order, callee_name, is_number};
 
 /// Maximum size of a memset that is expanded, in bytes. Arrays with larger ones are not transposed.
@@ -139,11 +139,7 @@ fn scaled(module: &Module, ty: &Type, lanes: u64) -> Option<Type> {
         Type::Vector(count, element) => Type::array(u64::from(*count), scaled(module, element, lanes)?),
         number => Type::array(lanes, number.clone()),
     };
-    let distance = |ty: &Type| {
-        let (size, align) = ty.size_align(module);
-        size.next_multiple_of(align)
-    };
-    let mut same = Some(distance(&new)) == distance(ty).checked_mul(lanes);
+    let mut same = Some(stride(module, &new)) == stride(module, ty).checked_mul(lanes);
     if let Some(Type::Struct { fields, .. }) = ty.resolve(module) {
         let at = |ty: &Type, field| ty.field_offset(field, module);
         same &= (0..fields.len()).all(|f| at(&new, f) == ty.field_offset(f, module).map(|o| o * lanes));

@@ -24,7 +24,8 @@ use crate::analysis::uniformity::Uniformity;
 use crate::intrinsic::Position;
 use crate::kernel::Kernel;
 use crate::support::builder::{Builder, call, i32_const, i64_const};
-use crate::vector::barrier_context::{self, BarrierContext, ContextSlot};
+use crate::support::gep::stride;
+use crate::vector::barrier_context::{BarrierContext, ContextSlot};
 use crate::vector::early_exit::EarlyExits;
 use crate::vector::emit::{Emit, Forms, Slots, Source};
 use crate::vector::iterations::{self, ExitedLanes, Iterations, Positions};
@@ -300,8 +301,7 @@ impl<'a> WorkgroupWriter<'a> {
         }
         let layout = self.source.layout;
         for private in &self.source.kernel.private_arrays {
-            let size =
-                barrier_context::private_size(self.source.module, &private.ty) * u64::from(layout.lanes);
+            let size = stride(self.source.module, &private.ty) * u64::from(layout.lanes);
             let mut first = self.privates[&private.value].clone();
             if !self.source.kernel.barriers.is_empty() {
                 let ty = Type::array(size * u64::from(layout.factor), Type::I8);

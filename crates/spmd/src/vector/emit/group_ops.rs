@@ -385,9 +385,8 @@ impl Emit<'_, '_> {
     }
 
     fn reduce(&mut self, fold: &Fold, ty: &Type, value: Operand) -> Operand {
-        let reassociates = matches!(fold.reduce, "fadd" | "fmul");
-        if let (true, Combine::Binary(op)) = (reassociates, &fold.combine) {
-            return self.reduce_halves(*op, ty, value);
+        if let Combine::Binary(op @ (BinaryOp::FAdd | BinaryOp::FMul)) = fold.combine {
+            return self.reduce_halves(op, ty, value);
         }
         let name = format!("llvm.vector.reduce.{}.{}", fold.reduce, mangled(ty, self.lanes()));
         self.b.call(ty.clone(), &name, &[(self.wide(ty), value)]).into()

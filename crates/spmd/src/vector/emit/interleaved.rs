@@ -156,17 +156,29 @@ impl Emit<'_, '_> {
     }
 
     /// Vectors of `width` elements one after the other, and poison behind them up to a power of two. Returns the type and the result.
-    fn concatenated(&mut self, element: &Type, mut width: u32, mut level: Vec<Operand>) -> (Type, Operand) {
-        while level.len() > 1 {
+    fn concatenated(&mut self, element: &Type, width: u32, vectors: Vec<Operand>) -> (Type, Operand) {
+        let (ty, mut vectors) = self.joined(element, width, vectors, 1);
+        (ty, vectors.pop().unwrap_or(Const::Poison.into()))
+    }
+
+    /// Joins pairs of vectors of `width` elements until at most `most` are left. Returns their type, and them.
+    fn joined(
+        &mut self,
+        element: &Type,
+        mut width: u32,
+        mut vectors: Vec<Operand>,
+        most: usize,
+    ) -> (Type, Vec<Operand>) {
+        while vectors.len() > most {
             let from = Type::vector(width, element.clone());
             let order: Vec<u32> = (0..2 * width).collect();
-            level = level
+            vectors = vectors
                 .chunks(2)
                 .map(|pair| self.shuffle(&from, pair[0].clone(), pair.get(1).cloned(), &order))
                 .collect();
             width *= 2;
         }
-        (Type::vector(width, element.clone()), level.pop().unwrap_or(Const::Poison.into()))
+        (Type::vector(width, element.clone()), vectors)
     }
 
     fn store_group(&mut self, group: &InterleaveGroup, insts: &[Inst], index: usize) {
@@ -212,19 +224,8 @@ impl Emit<'_, '_> {
     /// Interleaves vectors: element 0 of each, then element 1 of each, and so on. Returns the result and its type.
     fn interleaved(&mut self, ty: &Type, vectors: Vec<Operand>) -> (Type, Operand) {
         let (lanes, count) = (self.lanes(), vectors.len() as u32);
-        let mut level = vectors;
-        let mut width = lanes;
-        // Until two are left for the last shuffle.
-        while level.len() > 2 {
-            let from = Type::vector(width, ty.clone());
-            let order: Vec<u32> = (0..2 * width).collect();
-            level = level
-                .chunks(2)
-                .map(|pair| self.shuffle(&from, pair[0].clone(), pair.get(1).cloned(), &order))
-                .collect();
-            width *= 2;
-        }
-        let from = Type::vector(width, ty.clone());
+        // Two are left for the last shuffle.
+        let (from, level) = self.joined(ty, lanes, vectors, 2);
         let order: Vec<u32> = (0..lanes * count).map(|i| i % count * lanes + i / count).collect();
         let all = self.shuffle(&from, level[0].clone(), level.get(1).cloned(), &order);
         (Type::vector(lanes * count, ty.clone()), all)

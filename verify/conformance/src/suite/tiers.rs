@@ -51,25 +51,10 @@ fn results(device: &Device, kernel: &Kernel) -> elinvar::Result<Vec<u32>> {
     Ok(out.to_vec()?.into_iter().map(f32::to_bits).collect())
 }
 
-/// What does not depend on other threads, in double precision.
-fn reference() -> Vec<Option<f64>> {
-    let (a, b) = inputs();
-    let one = |i: usize| {
-        let (x, y) = (f64::from(a[i]), f64::from(b[i]));
-        let mut r = x * y + x / y - y * y;
-        r += (x + y) + (x - y) * 3.0 + (x * 0.1 + y * 0.2);
-        for k in 0..i % 7 {
-            r = r * x + y / (r * r + 1.5) - k as f64 * x;
-        }
-        r
-    };
-    (0..N).map(|i| Some(one(i)).filter(|r| r.is_finite())).collect()
-}
-
 fn same_results(device: &Device) -> CaseResult {
     let optimized = results(device, &kernel(device, Tier::Optimized)?)?;
     let finite = optimized.iter().filter(|bits| f32::from_bits(**bits).is_finite()).count();
-    assert_eq!(finite, reference().iter().flatten().count(), "finite results");
+    assert_eq!(finite, N, "finite results");
     for tier in [Tier::Quick, Tier::Adaptive] {
         let others = results(device, &kernel(device, tier)?)?;
         for (i, (other, one)) in others.iter().zip(&optimized).enumerate() {

@@ -30,7 +30,33 @@ fn kernel(loops: usize) -> Module {
     Module::parse(&text).expect("a module")
 }
 
-fn lines(loops: usize) -> usize {
+/// A kernel with so many divergent branches in a row, each of which defines a value that is used at the end.
+fn values(branches: usize) -> Module {
+    let mut text = format!(
+        "declare i32 @__elinvar_thread_position_in_threadgroup(i32)\n\
+         define void @{ENTRY}(ptr %out) {{\n\
+         start:\n  %i = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)\n\
+         %at = getelementptr i32, ptr %out, i32 %i\n  br label %before0\n"
+    );
+    for k in 0..branches {
+        let next = k + 1;
+        let _ = write!(
+            text,
+            "before{k}:\n  %x{k} = load volatile i32, ptr %at\n  %odd{k} = icmp ugt i32 %x{k}, %i\n\
+             br i1 %odd{k}, label %then{k}, label %join{k}\n\
+             then{k}:\n  store i32 {k}, ptr %at\n  %y{k} = mul i32 %x{k}, %x{k}\n  br label %join{k}\n\
+             join{k}:\n  %v{k} = phi i32 [ %x{k}, %before{k} ], [ %y{k}, %then{k} ]\n  br label %before{next}\n"
+        );
+    }
+    let _ = write!(text, "before{branches}:\n  %sum0 = add i32 0, 0\n");
+    for k in 0..branches {
+        let _ = writeln!(text, "  %sum{} = add i32 %sum{k}, %v{k}", k + 1);
+    }
+    let _ = write!(text, "  store i32 %sum{branches}, ptr %at\n  ret void\n}}\n");
+    Module::parse(&text).expect("a module")
+}
+
+fn lines(module: &Module) -> usize {
     let options = Options {
         group: [64, 1, 1],
         lanes: 8,
@@ -44,12 +70,19 @@ fn lines(loops: usize) -> usize {
         objects: SizeBound::DEFAULT,
         ascending: false,
     };
-    compile(&kernel(loops), &options).expect("compiles").ir.lines().count()
+    compile(module, &options).expect("compiles").ir.lines().count()
 }
 
 #[test]
 fn twice_the_loops_are_about_twice_the_code() {
-    let (few, many) = (lines(40), lines(80));
+    let (few, many) = (lines(&kernel(40)), lines(&kernel(80)));
     assert!(few > 1000, "{few} lines");
+    assert!(many * 10 < few * 21, "{few} lines become {many}");
+}
+
+#[test]
+fn values_that_are_live_across_many_branches_need_no_phi_at_each() {
+    let (few, many) = (lines(&values(300)), lines(&values(600)));
+    assert!(few > 3000, "{few} lines");
     assert!(many * 10 < few * 21, "{few} lines become {many}");
 }

@@ -78,51 +78,53 @@ pub(super) fn measure(
 ) -> anyhow::Result<(Vec<Cost>, Vec<String>)> {
     let names = corpus.files(folder)?;
     let (mut costs, mut failures) = (Vec::new(), Vec::new());
-    for file in in_parallel(&names, |name| file(corpus, folder, name, all, part)) {
-        for one in file {
-            match one {
-                Ok(cost) => costs.push(cost),
-                Err(why) => failures.push(why),
-            }
+    let mut compilers = Vec::new();
+    for (name, compiler) in names.iter().zip(in_parallel(&names, |name| compiler(corpus, folder, name))) {
+        match compiler {
+            Ok(compiler) => compilers.push((name, compiler)),
+            Err(why) => failures.push(format!("{name}: {why}")),
+        }
+    }
+    let kernels: Vec<(&str, &Compiler, &str)> = compilers
+        .iter()
+        .flat_map(|(name, compiler)| {
+            let of = move |kernel| (name.as_str(), compiler, kernel);
+            chosen(compiler, all, part).into_iter().map(of)
+        })
+        .collect();
+    for one in in_parallel(&kernels, |(name, compiler, kernel)| {
+        cost(compiler, name, kernel).map_err(|error| format!("{name}: `{kernel}`: {error}"))
+    }) {
+        match one {
+            Ok(cost) => costs.push(cost),
+            Err(why) => failures.push(why),
         }
     }
     Ok((costs, failures))
 }
 
-fn file(
-    corpus: &Corpus,
-    folder: &Path,
-    name: &str,
-    all: bool,
-    part: Option<&str>,
-) -> Vec<Result<Cost, String>> {
-    let compiler = run::source(corpus, folder, name).and_then(|source| {
-        let target = Target::from_env().map_err(|error| error.to_string())?;
-        Compiler::new(&Cache::off(), &source, target).map_err(|error| error.to_string())
-    });
-    let compiler = match compiler {
-        Ok(compiler) => compiler,
-        Err(why) => return vec![Err(format!("{name}: {why}"))],
-    };
-    let kernels = &compiler.declared().kernels;
-    let options = PipelineOptions {
+fn compiler(corpus: &Corpus, folder: &Path, name: &str) -> Result<Compiler, String> {
+    let source = run::source(corpus, folder, name)?;
+    let target = Target::from_env().map_err(|error| error.to_string())?;
+    Compiler::new(&Cache::off(), &source, target).map_err(|error| error.to_string())
+}
+
+/// Names of the kernels that are measured: all, those with a part in their name, or a sample.
+fn chosen<'c>(compiler: &'c Compiler, all: bool, part: Option<&str>) -> Vec<&'c str> {
+    let names: Vec<&str> = compiler.declared().kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    match part {
+        Some(part) => names.into_iter().filter(|name| name.contains(part)).collect(),
+        None if all => names,
+        None => sample(names.len()).into_iter().map(|index| names[index]).collect(),
+    }
+}
+
+fn cost(compiler: &Compiler, file: &str, kernel: &str) -> Result<Cost, Error> {
+    let options = &PipelineOptions {
         constants: constants(&compiler.declared().constants),
         checked: false,
         tier: Tier::Adaptive,
     };
-    let chosen: Vec<usize> = match part {
-        Some(part) => (0..kernels.len()).filter(|i| kernels[*i].name.contains(part)).collect(),
-        None if all => (0..kernels.len()).collect(),
-        None => sample(kernels.len()),
-    };
-    let of = |index: usize| {
-        let kernel = &kernels[index].name;
-        cost(&compiler, name, kernel, &options).map_err(|error| format!("{name}: `{kernel}`: {error}"))
-    };
-    chosen.into_iter().map(of).collect()
-}
-
-fn cost(compiler: &Compiler, file: &str, kernel: &str, options: &PipelineOptions) -> Result<Cost, Error> {
     let start = Instant::now();
     let signature = compiler.signature(kernel, options)?;
     let front = start.elapsed().as_secs_f64();

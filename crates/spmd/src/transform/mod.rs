@@ -4,6 +4,7 @@ pub(crate) mod bfloat_as_i16;
 pub mod bounds;
 pub(crate) mod fix_irreducible;
 pub(crate) mod hoist_invariant_loads;
+pub(crate) mod if_convert;
 pub(crate) mod legalize_division;
 pub(crate) mod lower_bfloat;
 pub(crate) mod lower_f16_conversions;

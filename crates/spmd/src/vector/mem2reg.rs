@@ -1,8 +1,9 @@
 //! Promotes stack slots to SSA values, and removes dead code, as LLVM's mem2reg and ADCE do: clang reads less text.
 //!
 //! A slot is promoted if its address is used by loads and stores of its whole type only. Phis are placed in the iterated dominance frontier of
-//! a slot's stores, and values are renamed in a walk over the dominator tree (R. Cytron et al., "Efficiently computing static single
-//! assignment form and the control dependence graph", 1991). Phis that no live instruction uses are dead. Nothing here recurses.
+//! a slot's stores, where it is live and its value is not a [known constant](super::slot_values), and values are renamed in a walk over the
+//! dominator tree (R. Cytron et al., "Efficiently computing static single assignment form and the control dependence graph", 1991). Phis
+//! that no live instruction uses are dead. Nothing here recurses.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,6 +11,7 @@ use elinvar_ir::{BlockId, Const, Dominators, Function, Inst, Op, Operand, Type, 
 
 use crate::support::ir::callee_name;
 use crate::support::vector_intrinsics::is_elementwise;
+use crate::vector::slot_values::{Access, SlotValues};
 
 /// Promotes the slots of `function`.
 pub(crate) fn promote(function: &mut Function) {
@@ -111,32 +113,26 @@ impl<'f> Promotion<'f> {
     }
 
     fn run(mut self) {
-        self.place_phis();
-        self.rename();
+        let values = SlotValues::new(self.function, self.slots.len(), |inst| self.access(inst));
+        self.place_phis(&values);
+        self.rename(&values);
         self.rewrite();
     }
 
-    /// The slot that an instruction stores to, with the value.
-    fn stored(&self, inst: &Inst) -> Option<(usize, Operand)> {
+    fn access(&self, inst: &Inst) -> Option<Access> {
+        let number = |ptr: &Operand| self.numbers.get(&ptr.value()?).copied();
         match &inst.op {
-            Op::Store { value, ptr, .. } => Some((*self.numbers.get(&ptr.op.value()?)?, value.op.clone())),
+            Op::Store { value, ptr, .. } => Some(Access::Store(number(&ptr.op)?, value.op.clone())),
+            Op::Load { ptr, .. } => Some(Access::Load(number(&ptr.op)?)),
             _ => None,
         }
     }
 
-    /// The slot that an instruction loads.
-    fn loaded(&self, inst: &Inst) -> Option<usize> {
-        match &inst.op {
-            Op::Load { ptr, .. } => self.numbers.get(&ptr.op.value()?).copied(),
-            _ => None,
-        }
-    }
-
-    fn place_phis(&mut self) {
+    fn place_phis(&mut self, values: &SlotValues) {
         let mut stores = vec![Vec::new(); self.slots.len()];
         for block in self.function.block_ids().filter(|block| self.is_reachable[block.0 as usize]) {
             for inst in &self.function.block(block).insts {
-                if let Some((slot, _)) = self.stored(inst)
+                if let Some(Access::Store(slot, _)) = self.access(inst)
                     && stores[slot].last() != Some(&block)
                 {
                     stores[slot].push(block);
@@ -148,7 +144,7 @@ impl<'f> Promotion<'f> {
             placed.clear();
             while let Some(block) = todo.pop() {
                 for at in &self.frontiers[block.0 as usize] {
-                    if placed.insert(*at) {
+                    if values.is_live(*at, slot) && placed.insert(*at) {
                         let (address, ty) = &self.slots[slot];
                         let name = self.function.values[address.0 as usize].name.clone();
                         let result = self.function.new_value(ty.clone(), name.as_deref());
@@ -160,7 +156,7 @@ impl<'f> Promotion<'f> {
         }
     }
 
-    fn rename(&mut self) {
+    fn rename(&mut self, facts: &SlotValues) {
         let mut values: Vec<Operand> = vec![Const::Undef.into(); self.slots.len()];
         let mut steps = vec![Step::Enter(BlockId(0))];
         while let Some(step) = steps.pop() {
@@ -178,19 +174,27 @@ impl<'f> Promotion<'f> {
             for phi in &self.phis[block.0 as usize] {
                 set(&mut values, phi.slot, phi.result.into());
             }
+            let mut known = facts.known(block);
             for inst in &self.function.block(block).insts {
-                if let Some((slot, value)) = self.stored(inst) {
-                    // A value that was loaded from a slot is what the slot held.
-                    let value =
-                        value.value().and_then(|value| self.loads.get(&value).cloned()).unwrap_or(value);
-                    set(&mut values, slot, value);
-                } else if let (Some(slot), Some(result)) = (self.loaded(inst), inst.result) {
-                    self.loads.insert(result, values[slot].clone());
+                match (self.access(inst), inst.result) {
+                    (Some(Access::Store(slot, value)), _) => {
+                        facts.store(&mut known, slot, &value);
+                        // A value that was loaded from a slot is what the slot held.
+                        let value =
+                            value.value().and_then(|value| self.loads.get(&value).cloned()).unwrap_or(value);
+                        set(&mut values, slot, value);
+                    }
+                    (Some(Access::Load(slot)), Some(result)) => {
+                        let value = facts.constant(&known, slot).unwrap_or(&values[slot]);
+                        self.loads.insert(result, value.clone());
+                    }
+                    _ => {}
                 }
             }
             for successor in self.function.block(block).term.successors() {
                 for phi in &mut self.phis[successor.0 as usize] {
-                    phi.incoming.push((values[phi.slot].clone(), block));
+                    let value = facts.constant(&known, phi.slot).unwrap_or(&values[phi.slot]);
+                    phi.incoming.push((value.clone(), block));
                 }
             }
             steps.push(Step::Leave(before));

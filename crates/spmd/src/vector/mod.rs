@@ -13,6 +13,7 @@ pub(crate) mod output;
 pub(crate) mod pipeline;
 pub(crate) mod prologue;
 pub(crate) mod safepoints;
+mod slot_values;
 pub(crate) mod soa_private_arrays;
 pub(crate) mod unroll_and_jam;
 pub(crate) mod versions;

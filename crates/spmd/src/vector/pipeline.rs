@@ -18,7 +18,7 @@ use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
 use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
-    bfloat_as_i16, fix_irreducible, hoist_invariant_loads, legalize_division, lower_bfloat,
+    bfloat_as_i16, fix_irreducible, hoist_invariant_loads, if_convert, legalize_division, lower_bfloat,
     lower_f16_conversions, lower_fast_math, lower_intrinsics, scalarize,
 };
 use crate::{Error, Options, Target};
@@ -28,7 +28,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 21] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 22] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -159,6 +159,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             choose_lanes,
             "fix-irreducible",
             "lanes are Options::lanes, or 1 for code that has no vector form",
+        ),
+        (
+            "if-convert",
+            K,
+            K,
+            Nothing,
+            may_if_convert,
+            if_convert,
+            "choose-lanes",
+            "no divergent branch decides only on a few instructions without effects",
         ),
         (
             "soa-private-arrays",
@@ -434,6 +444,18 @@ fn choose_lanes(state: &mut State<'_>) -> Result<(), Error> {
         Err(why) => return Err(why),
     };
     state.layout = Layout::new(options.group, lanes, exchanges);
+    Ok(())
+}
+
+fn may_if_convert(state: &State<'_>) -> bool {
+    matches!(&state.code, Code::Kernel(kernel) if state.layout.lanes > 1 && if_convert::may_convert(kernel))
+}
+
+fn if_convert(state: &mut State<'_>) -> Result<(), Error> {
+    let layout = state.layout.clone();
+    let (module, kernel, analyses) = state.kernel()?;
+    let uniform = analyses.get::<Uniformity>(module, kernel, &layout).map_err(legality::irreducible)?;
+    if_convert::convert(kernel, &uniform.divergent);
     Ok(())
 }
 

@@ -23,6 +23,9 @@ use crate::vector::linearize::{Input, Linearization, Node, NodeId, Onward, Targe
 
 /// Minimum number of instructions of a class for a branch around it.
 const WORTH_SKIPPING: usize = 12;
+/// Maximum product of a region's divergent branches and the values that are live across its blocks for which there is a uniform version.
+/// Wherever control moves between the versions, each live value needs a phi.
+const MAX_CROSSINGS: usize = 1 << 16;
 /// Maximum number of linearizations that are tried before every block gets a mask.
 const ATTEMPTS: usize = 8;
 
@@ -80,6 +83,8 @@ struct Versions<'r, 'a, 'f, E> {
     /// Blocks with a safepoint at their start.
     safepoints: HashSet<BlockId>,
     masked: Option<Masked>,
+    /// Whether there is a uniform version.
+    has_uniform: bool,
 }
 
 /// Emits the versions of a region. The pending masks are cleared in `start`, which dominates both versions.
@@ -91,8 +96,10 @@ pub(crate) fn write<E: Exits>(
     exits: &mut E,
 ) -> Entries {
     let safepoints = exits.safepoints();
-    let mut versions = Versions { emit, region, exits, uniform: HashMap::new(), safepoints, masked: None };
-    for block in &region.blocks {
+    let has_uniform = cfg.is_none() || crossings(&emit, region) <= MAX_CROSSINGS;
+    let mut versions =
+        Versions { emit, region, exits, uniform: HashMap::new(), safepoints, masked: None, has_uniform };
+    for block in region.blocks.iter().filter(|block| has_uniform || **block == region.start) {
         let new = versions.emit.b.f.new_block(None);
         versions.uniform.insert(*block, new);
     }
@@ -101,8 +108,8 @@ pub(crate) fn write<E: Exits>(
         Some(masked) => masked.cfg.order.clone(),
         None => region.blocks.clone(),
     };
-    for block in order {
-        versions.write_uniform(block);
+    for block in order.iter().filter(|_| has_uniform) {
+        versions.write_uniform(*block);
     }
     let uniform = versions.uniform[&region.start];
     let Some(masked) = versions.masked.take() else { return Entries { uniform, masked: None } };
@@ -110,6 +117,12 @@ pub(crate) fn write<E: Exits>(
         versions.write_masked(&masked, node);
     }
     let first = masked.bodies[&region.start];
+    if !has_uniform {
+        versions.emit.b.at = uniform;
+        let ones = vec![versions.emit.mask_of(true); versions.emit.factor()];
+        versions.set_active(&masked, region.start, &ones);
+        versions.emit.b.br(first);
+    }
     Entries { uniform, masked: Some((first, masked.active[&region.start].clone())) }
 }
 
@@ -129,7 +142,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
             let own = match node {
                 Node::Block(block) => {
                     bodies.insert(*block, emit.b.f.new_block(None));
-                    if divergent[block.0 as usize] {
+                    if divergent[block.0 as usize] && self.has_uniform {
                         ends.insert(*block, emit.b.f.new_block(None));
                     }
                     if masks.is_own(*block) {
@@ -469,9 +482,10 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
     /// Whether diverged lanes reconverge in a block.
     fn rejoins(&self, m: &Masked, block: BlockId) -> bool {
         let class = m.masks.of(block);
-        m.cfg
-            .entries(block)
-            .any(|p| m.masks.of(p) != class || m.masks.leaves_divergent_loop(&m.cfg, p, block))
+        self.has_uniform
+            && m.cfg
+                .entries(block)
+                .any(|p| m.masks.of(p) != class || m.masks.leaves_divergent_loop(&m.cfg, p, block))
     }
 
     /// The end of a block in the masked version.
@@ -589,6 +603,16 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         }
         found
     }
+}
+
+/// The number of a region's divergent branches times the number of values that are live across its blocks.
+fn crossings(emit: &Emit<'_, '_>, region: &Region) -> usize {
+    let source = emit.source;
+    let insts = |block: &BlockId| &source.kernel.function.block(*block).insts;
+    let crosses = |inst: &&Inst| inst.result.is_some_and(|result| source.crossing.contains(&result));
+    let values = region.blocks.iter().flat_map(insts).filter(crosses).count();
+    let branches = region.blocks.iter().filter(|block| source.uniform.divergent[block.0 as usize]).count();
+    values * branches
 }
 
 /// Whether no edge into `to`, which is no loop's header, is run before the one from `from`. Then no lane's incoming values are stored

@@ -188,6 +188,7 @@ impl Running {
             sizes: self.sizes.as_ptr(),
             record: self.record.get(),
             stop: stop.byte(),
+            group: dispatch.group.to_array(),
         };
         self.scratch = kernel.scratch_bytes.saturating_add(dynamic);
         (self.kernel, self.stop) = (Some(kernel.clone()), Some(stop.clone()));

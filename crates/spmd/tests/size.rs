@@ -32,7 +32,7 @@ fn kernel(loops: usize) -> Module {
 
 fn lines(loops: usize) -> usize {
     let options = Options {
-        group: [64, 1, 1],
+        group: [64, 1, 1].into(),
         lanes: 8,
         registers: 16,
         gathers: true,

@@ -93,8 +93,12 @@ impl EarlyExits<'_> {
         let value = operand.value()?;
         let [_, y, z] = self.inputs.layout.group;
         if let Some((Position::Thread, dim)) = self.inputs.kernel.positions.get(&value) {
-            let is_outermost = [y * z == 1, z == 1, true][*dim];
-            return is_outermost.then(|| self.inputs.layout.thread(*dim).max);
+            // With a dynamic size, whether y and z have one thread is tested where the branch is taken.
+            let ascends = match self.inputs.layout.is_dynamic {
+                true => *dim == 0,
+                false => [y * z == 1, z == 1, true][*dim],
+            };
+            return ascends.then(|| self.inputs.layout.thread(*dim).max);
         }
         let inst = self.inputs.uniform.definition(self.inputs.kernel, value)?;
         let depth = depth.checked_sub(1)?;

@@ -108,6 +108,13 @@ impl CpuPipeline {
     }
 }
 
+impl CpuPipeline {
+    /// Reports the processor time of a dispatch.
+    pub(crate) fn ran(&self, group: Dim3, largest: u64, ns: u64) {
+        self.code.ran(group, SizeBound::of(largest), ns);
+    }
+}
+
 impl Pipeline for CpuPipeline {
     fn signature(&self) -> &Signature {
         &self.signature

@@ -1,12 +1,13 @@
 //! [`BySize`]: a kernel's code for the threadgroup sizes and the bounds of buffers that it was launched with, unoptimized and optimized.
 //!
 //! Code is built once, by the first thread that prepares it. The first sizes have specialized code; later ones share general code, if that
-//! serves them ([`Specialization`]). Code that is not optimized, and general code that is often launched with one size, is replaced when the
+//! serves them ([`Specialization`]). Code that is not optimized, and general code that has run for long with one size, is replaced when the
 //! background thread has built optimized code for the size. Launches that are running keep the code that they began with.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use elinvar_driver::sync::{Mutex, OnceLock, RwLock};
 use elinvar_driver::{Dim3, Error, Result};
@@ -57,8 +58,8 @@ struct Slot<C> {
 /// The code with which a size begins.
 enum Base<C> {
     Own(Made<Arc<C>>),
-    /// General code, and the number of launches with this size.
-    General(Arc<Slot<C>>, AtomicU32),
+    /// General code, and the time in nanoseconds that it has run with this size.
+    General(Arc<Slot<C>>, AtomicU64),
 }
 
 impl<C> Slot<C> {
@@ -82,14 +83,11 @@ impl<C> Slot<C> {
         has_better && self.replacement.get().is_none()
     }
 
-    /// Counts a launch. Returns whether it is the last one before general code is to be replaced.
-    fn counts_up_to(&self, launches: u32) -> bool {
-        match &self.base {
-            Base::General(_, count) if self.is_replaceable() => {
-                count.fetch_add(1, Ordering::Relaxed) + 1 == launches
-            }
-            _ => false,
-        }
+    /// Adds the time of a launch. Returns whether general code has now run for as long as `evidence`.
+    fn ran(&self, ns: u64, evidence: Duration) -> bool {
+        let Base::General(_, time) = &self.base else { return false };
+        let before = u128::from(time.fetch_add(ns, Ordering::Relaxed));
+        (before..before + u128::from(ns)).contains(&(evidence.as_nanos() - 1))
     }
 }
 
@@ -108,14 +106,19 @@ impl<C: Send + Sync + 'static> BySize<C> {
     /// The code for a launch with this size, if it has been prepared: the optimized code as soon as it is there.
     pub fn get(&self, group: Dim3, objects: SizeBound) -> Option<Arc<C>> {
         let size = (Some(group), objects);
-        let slot = match self.0.first.get() {
-            Some((first, slot)) if *first == size => slot.clone(),
-            _ => self.0.ready.read().get(&size)?.clone(),
-        };
-        if self.0.specialization.launches.is_some_and(|launches| slot.counts_up_to(launches)) {
+        match self.0.first.get() {
+            Some((first, slot)) if *first == size => Some(slot.newest().code.clone()),
+            _ => self.0.ready.read().get(&size).map(|slot| slot.newest().code.clone()),
+        }
+    }
+
+    /// Reports the processor time of a launch with this size.
+    pub fn ran(&self, group: Dim3, objects: SizeBound, ns: u64) {
+        let (size, Some(evidence)) = ((Some(group), objects), self.0.specialization.evidence) else { return };
+        let is_first = self.0.first.get().is_some_and(|(first, _)| *first == size);
+        if !is_first && self.0.ready.read().get(&size).is_some_and(|slot| slot.ran(ns, evidence)) {
             self.0.optimize_in_background(size);
         }
-        Some(slot.newest().code.clone())
     }
 
     /// Whether all code for a threadgroup size is optimized; `None` if none has been prepared.
@@ -150,7 +153,7 @@ impl<C: Send + Sync + 'static> BySize<C> {
             self.0.ready.read().keys().copied().filter(|(of, _)| *of == Some(group)).collect::<Vec<_>>();
         if known.is_empty() {
             let size = (Some(group), SizeBound::DEFAULT);
-            self.0.prepare(size, self.0.specialization.launches.is_none(), false)?;
+            self.0.prepare(size, self.0.specialization.evidence.is_none(), false)?;
             return self.0.optimize(size);
         }
         known.into_iter().try_for_each(|size| self.0.optimize(size))
@@ -168,7 +171,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let general = if may_share { self.general(size)? } else { None };
         let is_own = general.is_none();
         let slot = match general {
-            Some(general) => Slot::new(Base::General(general, AtomicU32::new(0))),
+            Some(general) => Slot::new(Base::General(general, AtomicU64::new(0))),
             None => {
                 let Made { code, optimized, optimizable, row_sizes } = (self.build)(size, false)?;
                 Slot::new(Base::Own(Made { code: Arc::new(code), optimized, optimizable, row_sizes }))
@@ -213,7 +216,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
     fn optimize(self: &Arc<Self>, size: Size) -> Result<()> {
         let slot = self.ready.read().get(&size).cloned();
         let Some(slot) = slot else { return Ok(()) };
-        if matches!(slot.base, Base::General(..)) && self.specialization.launches.is_none() {
+        if matches!(slot.base, Base::General(..)) && self.specialization.evidence.is_none() {
             return self.optimize((None, size.1));
         }
         let turn = self.turn(size);
@@ -397,12 +400,14 @@ mod tests {
 
     fn launch(code: &BySize<String>, group: Dim3) -> String {
         code.prepare(group, BOUND).unwrap();
-        code.get(group, BOUND).unwrap().to_string()
+        let ran = code.get(group, BOUND).unwrap();
+        code.ran(group, BOUND, 1_000_000);
+        ran.to_string()
     }
 
     #[test]
     fn general_code_serves_all_sizes_of_its_layout_but_the_first() {
-        let (code, builds) = described(Specialization { sizes: 1, launches: None });
+        let (code, builds) = described(Specialization { sizes: 1, evidence: None });
         for _ in 0..100 {
             let ran = SERVED.map(|group| launch(&code, group));
             assert_eq!(ran, ["64×1×1", "general", "general", "general"]);
@@ -422,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_size_that_general_code_does_not_serve_does_not_call_for_it() {
-        let (code, builds) = described(Specialization { sizes: 1, launches: None });
+        let (code, builds) = described(Specialization { sizes: 1, evidence: None });
         assert_eq!(
             [ACROSS, SERVED[0], SERVED[1]].map(|group| launch(&code, group)),
             ["8×8×1", "64×1×1", "general"]
@@ -431,15 +436,16 @@ mod tests {
     }
 
     #[test]
-    fn general_code_is_replaced_after_launches_and_on_request() {
-        let (code, builds) = described(Specialization { sizes: 1, launches: Some(3) });
+    fn general_code_is_replaced_on_evidence_and_on_request() {
+        let (code, builds) = described(Specialization { sizes: 1, evidence: Some(Duration::from_millis(3)) });
         let [first, often, seldom, asked] = SERVED;
         assert_eq!(launch(&code, first), "64×1×1");
         let running = {
             code.prepare(often, BOUND).unwrap();
             code.get(often, BOUND).unwrap()
         };
-        assert_eq!([often, seldom, seldom, asked].map(|group| launch(&code, group)), ["general"; 4]);
+        let group = [often, often, seldom, seldom, asked];
+        assert_eq!(group.map(|group| launch(&code, group)), ["general"; 5]);
         code.optimize(asked).unwrap();
         assert_eq!(launch(&code, asked), "16×4×4 optimized");
         assert_eq!(launch(&code, often), "general", "the third launch");
@@ -458,11 +464,11 @@ mod tests {
 
     #[test]
     fn general_code_for_every_size_is_built_once() {
-        let (code, builds) = described(Specialization { sizes: 0, launches: None });
+        let (code, builds) = described(Specialization { sizes: 0, evidence: None });
         assert_eq!(SERVED.map(|group| launch(&code, group)), ["general"; 4]);
         assert_eq!(launch(&code, ACROSS), "8×8×1");
         assert_eq!(*builds.lock(), ["general", "8×8×1"]);
-        let code = BySize::new(Specialization { sizes: 0, launches: None }, |group, _, _| match group {
+        let code = BySize::new(Specialization { sizes: 0, evidence: None }, |group, _, _| match group {
             None => Err(Error::unsupported("none")),
             Some(_) => Ok(made("optimized", false)),
         });
@@ -472,7 +478,7 @@ mod tests {
 
     #[test]
     fn general_code_that_is_costly_is_optimized_itself() {
-        let code = BySize::new(Specialization { sizes: 0, launches: None }, |group, _, optimize| {
+        let code = BySize::new(Specialization { sizes: 0, evidence: None }, |group, _, optimize| {
             assert!(group.is_none());
             let row_sizes = Some(RowSizes::new(16, false));
             Ok(Made { row_sizes, ..made(if optimize { "optimized" } else { "quick" }, !optimize) })

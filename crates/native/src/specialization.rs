@@ -1,12 +1,14 @@
 //! [`Specialization`]: when code is specialized for a threadgroup size.
 
+use std::time::Duration;
+
 use elinvar_driver::{Error, Result, Tier};
 
 /// Environment variable that replaces the tiers' choice, for tests and experiments.
 const SIZES: &str = "ELINVAR_CPU_SIZES";
-/// Number of launches with a size after which it has code of its own. Few enough that a loop of launches soon runs the faster code, and
-/// more than the launches of a size that only occurs at the end of a data set.
-const LAUNCHES: u32 = 16;
+/// Processor time that launches with a size spend in general code before that size has code of its own: about what building it takes
+/// (`elinvar bench compile`), so that both together cost at most twice as much as the better choice.
+const EVIDENCE: Duration = Duration::from_millis(100);
 
 /// When a kernel's code is specialized for a threadgroup size.
 ///
@@ -16,19 +18,19 @@ const LAUNCHES: u32 = 16;
 pub struct Specialization {
     /// Number of sizes that are specialized at their first launch. The next one is the first that runs general code.
     pub sizes: usize,
-    /// Number of launches of general code with one size after which it is replaced by specialized code; `None` for never.
-    pub launches: Option<u32>,
+    /// Processor time of the launches of general code with one size after which specialized code replaces it; `None` for never.
+    pub evidence: Option<Duration>,
 }
 
 impl Specialization {
     /// Each size is specialized at its first launch.
-    pub const ALWAYS: Self = Self { sizes: usize::MAX, launches: None };
+    pub const ALWAYS: Self = Self { sizes: usize::MAX, evidence: None };
     /// General code whenever there is some.
-    const NEVER: Self = Self { sizes: 0, launches: None };
+    const NEVER: Self = Self { sizes: 0, evidence: None };
     /// The first size is specialized.
-    const FIRST: Self = Self { sizes: 1, launches: None };
+    const FIRST: Self = Self { sizes: 1, evidence: None };
     /// The first size is specialized, and others on evidence.
-    const ADAPTIVE: Self = Self { sizes: 1, launches: Some(LAUNCHES) };
+    const ADAPTIVE: Self = Self { sizes: 1, evidence: Some(EVIDENCE) };
 
     fn of(tier: Tier) -> Self {
         match tier {

@@ -36,7 +36,7 @@ const GROUPS: [[u32; 3]; 24] = [
 
 /// A grid of two to three threadgroups along each dimension that has several threads, the last one partial.
 fn grid_of(group: [u32; 3]) -> [usize; 3] {
-    group.map(|size| if size == 1 { 2 } else { 2 * size as usize + (size as usize + 1) / 2 })
+    group.map(|size| if size == 1 { 2 } else { 2 * size as usize + size.div_ceil(2) as usize })
 }
 
 /// Number of elements of a grid.

@@ -40,6 +40,7 @@ Suites:
   compile  compile_vector_add_first (empty cache), _cold (precompiled header cached), _cached (all cached);
            compile_large_first, _optimized: a kernel that is costly to optimize, to the end of its first launch;
            compile_large_replacement: its longest launch while optimized code replaces the other;
+           compile_softmax_8_sizes, compile_matmul_tiled_8_sizes: a kernel for eight threadgroup sizes;
            compile_NAME for each kernel of the cpu suite, with the duration of each stage
   checks   vector_add_checked, matmul_naive_checked, matmul_naive_deadline
   cpu      whole kernels, with one thread and with all threads: saxpy_dram, saxpy_l2, matmul_naive,
@@ -119,6 +120,8 @@ const CASES: &[(&str, &str, Run)] = &[
     ("compile", "compile_large_first", tiers::first),
     ("compile", "compile_large_optimized", tiers::optimized),
     ("compile", "compile_large_replacement", tiers::replacement),
+    ("compile", "compile_softmax_8_sizes", compile::softmax_sizes),
+    ("compile", "compile_matmul_tiled_8_sizes", compile::matmul_tiled_sizes),
     ("checks", "vector_add_checked", checks::vector_add),
     ("checks", "matmul_naive_checked", checks::matmul_naive),
     ("checks", "matmul_naive_deadline", checks::matmul_naive_deadline),

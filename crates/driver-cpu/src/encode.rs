@@ -61,7 +61,8 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
             dispatch.pipeline.signature().name
         ))
     })?;
-    let kernel = pipeline.kernel(dispatch.group, dispatch.largest_memory())?;
+    let largest = dispatch.largest_memory();
+    let kernel = pipeline.kernel(dispatch.group, largest)?;
     let threads = match &dispatch.grid {
         Grid::Threads(threads) => *threads,
         Grid::Indirect(counts) => dispatch.threads_of(read_counts(counts)?)?,
@@ -103,6 +104,7 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
     }
     ended?;
     kernel.group_ns.store(group_ns, Ordering::Relaxed);
+    pipeline.ran(dispatch.group, largest, group_ns.saturating_mul(total));
     Ok(())
 }
 
@@ -188,6 +190,7 @@ impl Running {
             sizes: self.sizes.as_ptr(),
             record: self.record.get(),
             stop: stop.byte(),
+            group: dispatch.group.to_array(),
         };
         self.scratch = kernel.scratch_bytes.saturating_add(dynamic);
         (self.kernel, self.stop) = (Some(kernel.clone()), Some(stop.clone()));

@@ -241,14 +241,7 @@ mod tests {
         let object = testing::generator().object(IR).unwrap();
         let from_file = Code::from_bytes(&object, "elinvar_threadgroups").unwrap();
         let image = Code::from_image(&object, "elinvar_threadgroups").unwrap();
-        let launch = Launch {
-            args: std::ptr::null(),
-            threads: [1; 3],
-            groups: [1; 3],
-            sizes: std::ptr::null(),
-            record: std::ptr::null_mut(),
-            stop: std::ptr::null(),
-        };
+        let launch = Launch { threads: [1; 3], groups: [1; 3], ..Launch::default() };
         for (k, number) in [(0, 0.5_f32), (1, 2.0)] {
             let mut copied = [0_u8; 4];
             // SAFETY: the function writes four bytes to its second argument.

@@ -10,7 +10,7 @@ use elinvar_driver::sync::OnceLock;
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 
 use elinvar_code::{Bounds, check_group, max_threads};
-use elinvar_native::{BySize, Form, Made, Object, SizeBound};
+use elinvar_native::{BySize, Form, Made, Object, SizeBound, Specialization};
 
 use crate::crash::Description;
 use crate::loader::Code;
@@ -38,7 +38,8 @@ pub(crate) struct CompiledKernel {
 impl CompiledKernel {
     /// The kernel of this signature, with its code loaded.
     pub(crate) fn new(signature: &Signature, code: Code, object: Object) -> Self {
-        let Object { bytes: _, optimized: _, scratch_bytes, ascending, faults, checks } = object;
+        let Object { bytes: _, optimized: _, scratch_bytes, ascending, faults, checks, row_sizes: _ } =
+            object;
         Self {
             name: signature.name.clone(),
             code,
@@ -67,6 +68,7 @@ pub(crate) type Build = Arc<dyn Fn(Form, bool) -> Result<Made<CompiledKernel>> +
 pub(crate) struct CpuPipeline {
     signature: Signature,
     max_threads: u32,
+    specialization: Specialization,
     build: Build,
     code: BySize<CompiledKernel>,
     /// Whether its code can be stopped in loops.
@@ -76,18 +78,18 @@ pub(crate) struct CpuPipeline {
 }
 
 impl CpuPipeline {
-    pub(crate) fn new(signature: Signature, build: Build) -> Self {
-        Self::with(signature, build, false)
+    pub(crate) fn new(signature: Signature, specialization: Specialization, build: Build) -> Self {
+        Self::with(signature, specialization, build, false)
     }
 
-    fn with(signature: Signature, build: Build, is_stoppable: bool) -> Self {
+    fn with(signature: Signature, specialization: Specialization, build: Build, is_stoppable: bool) -> Self {
         let max_threads = max_threads(&signature);
-        let (of, made) = (signature.clone(), build.clone());
-        let code = BySize::new(move |group, objects, optimize| {
-            check_group(&of, group)?;
+        let made = build.clone();
+        let code = BySize::new(specialization, move |group, objects, optimize| {
             made(Form { group, stoppable: is_stoppable, objects }, optimize)
         });
-        Self { signature, max_threads, build, code, is_stoppable, stoppable: OnceLock::new() }
+        let stoppable = OnceLock::new();
+        Self { signature, max_threads, specialization, build, code, is_stoppable, stoppable }
     }
 
     /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
@@ -106,6 +108,13 @@ impl CpuPipeline {
     }
 }
 
+impl CpuPipeline {
+    /// Reports the processor time of a dispatch.
+    pub(crate) fn ran(&self, group: Dim3, largest: u64, ns: u64) {
+        self.code.ran(group, SizeBound::of(largest), ns);
+    }
+}
+
 impl Pipeline for CpuPipeline {
     fn signature(&self) -> &Signature {
         &self.signature
@@ -120,10 +129,12 @@ impl Pipeline for CpuPipeline {
     }
 
     fn prepare_for(&self, group: Dim3, largest: u64) -> Result<()> {
+        check_group(&self.signature, group)?;
         self.code.prepare(group, SizeBound::of(largest))
     }
 
     fn optimize(&self, group: Dim3) -> Result<()> {
+        check_group(&self.signature, group)?;
         self.code.optimize(group)
     }
 
@@ -135,7 +146,8 @@ impl Pipeline for CpuPipeline {
         if self.is_stoppable {
             return None;
         }
-        let make = || Arc::new(Self::with(self.signature.clone(), self.build.clone(), true));
+        let make =
+            || Arc::new(Self::with(self.signature.clone(), self.specialization, self.build.clone(), true));
         Some(self.stoppable.get_or_init(make).clone())
     }
 }
@@ -149,7 +161,11 @@ mod tests {
 
     #[test]
     fn a_size_that_has_not_been_prepared_is_refused() {
-        let pipeline = CpuPipeline::new(testing::signature("count"), testing::build("count", testing::COUNT));
+        let pipeline = CpuPipeline::new(
+            testing::signature("count"),
+            Specialization::ALWAYS,
+            testing::build("count", testing::COUNT),
+        );
         pipeline.prepare(Dim3::new(32, 2, 1)).unwrap();
         pipeline.kernel(Dim3::new(32, 2, 1), 0).unwrap();
         assert_eq!(pipeline.is_optimized(Dim3::new(32, 2, 1)), Some(true));
@@ -166,7 +182,7 @@ mod tests {
             built.lock().push(form.objects.bytes() >> 28);
             kernel(form, optimize)
         });
-        let pipeline = CpuPipeline::new(testing::signature("count"), build);
+        let pipeline = CpuPipeline::new(testing::signature("count"), Specialization::ALWAYS, build);
         let (group, gib) = (Dim3::from(8), 1_u64 << 30);
         for bytes in [0, 1, 2 * gib, 2 * gib + 1, 4 * gib, 4 * gib + 4096, 12 * gib, 3 * gib, u64::MAX] {
             pipeline.prepare_for(group, bytes).unwrap();
@@ -187,7 +203,11 @@ mod tests {
     #[test]
     fn sizes_over_the_limit_are_refused() {
         let mut signature = testing::signature("count");
-        let pipeline = CpuPipeline::new(signature.clone(), testing::build("count", testing::COUNT));
+        let pipeline = CpuPipeline::new(
+            signature.clone(),
+            Specialization::ALWAYS,
+            testing::build("count", testing::COUNT),
+        );
         assert_eq!(pipeline.max_threads_per_threadgroup(), 1024);
         for group in [
             Dim3::new(1025, 1, 1),
@@ -198,7 +218,8 @@ mod tests {
             assert!(matches!(pipeline.prepare(group), Err(Error::InvalidArgument(_))), "{group:?}");
         }
         signature.max_threads_per_threadgroup = Some(64);
-        let pipeline = CpuPipeline::new(signature, testing::build("count", testing::COUNT));
+        let pipeline =
+            CpuPipeline::new(signature, Specialization::ALWAYS, testing::build("count", testing::COUNT));
         let error = pipeline.prepare(Dim3::new(13, 5, 1)).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -208,7 +229,7 @@ mod tests {
 
     #[test]
     fn faults_name_kernel_message_and_place() {
-        let form = Form { group: Dim3::from(1), stoppable: false, objects: SizeBound::DEFAULT };
+        let form = Form { group: Some(Dim3::from(1)), stoppable: false, objects: SizeBound::DEFAULT };
         let mut kernel = testing::build("k", testing::COUNT)(form, false).unwrap().code;
         kernel.faults = vec![("first".into(), None), ("second".into(), Some("a.metal:7".into()))];
         assert_eq!(kernel.fault(1).to_string(), "kernel `k`: first");

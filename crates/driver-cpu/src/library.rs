@@ -31,14 +31,15 @@ impl CpuLibrary {
         let signature = self.code.signature(name, options)?;
         let (code, of, options) = (self.code.clone(), signature.clone(), options.clone());
         let optimized = PipelineOptions { tier: Tier::Optimized, ..options.clone() };
+        let specialization = self.code.specialization(&options);
         let build = move |form, optimize| {
             let load = |bytes: &[u8]| Code::from_bytes(bytes, Object::SYMBOL);
             let options = if optimize { &optimized } else { &options };
             let Loaded { loaded, object, optimizable } = code.kernel_with(&of.name, options, form, load)?;
-            let optimized = object.optimized;
-            Ok(Made { code: CompiledKernel::new(&of, loaded, object), optimized, optimizable })
+            let (optimized, row_sizes) = (object.optimized, object.row_sizes);
+            Ok(Made { code: CompiledKernel::new(&of, loaded, object), optimized, optimizable, row_sizes })
         };
-        Ok(CpuPipeline::new(signature, Arc::new(build)))
+        Ok(CpuPipeline::new(signature, specialization, Arc::new(build)))
     }
 }
 

@@ -32,13 +32,15 @@ pub struct Launch {
     pub record: *mut FaultRecord,
     /// A byte that becomes nonzero to request that a stoppable kernel stops.
     pub stop: *const u8,
+    /// Size of a full threadgroup in threads, for code in which it is dynamic.
+    pub group: [u32; 3],
 }
 
 impl Default for Launch {
     /// An empty launch.
     fn default() -> Self {
         let (args, sizes, record, stop) = (null(), null(), null_mut(), null());
-        Self { args, threads: [0; 3], groups: [0; 3], sizes, record, stop }
+        Self { args, threads: [0; 3], groups: [0; 3], sizes, record, stop, group: [0; 3] }
     }
 }
 

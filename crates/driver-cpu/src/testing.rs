@@ -10,7 +10,7 @@ use elinvar_driver::{
 };
 use elinvar_msl::Toolchain;
 
-use elinvar_native::{Generator, Made, Object, Target};
+use elinvar_native::{Generator, Made, Object, Specialization, Target};
 
 use crate::device::CpuDevice;
 use crate::kernel::{Build, CompiledKernel, CpuPipeline};
@@ -201,7 +201,7 @@ fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
             ascending,
             group_ns: AtomicU64::new(0),
         };
-        Ok(Made { code, optimized: true, optimizable: false })
+        Ok(Made { code, optimized: true, optimizable: false, row_sizes: None })
     })
 }
 
@@ -212,7 +212,8 @@ pub(crate) fn pipeline(ir: &'static str) -> Arc<dyn Pipeline> {
 
 /// The same, whose groups may have to start in ascending order.
 pub(crate) fn ordered_pipeline(ir: &'static str, ascending: bool) -> Arc<dyn Pipeline> {
-    let pipeline = CpuPipeline::new(signature("kernel"), build_ordered("kernel", ir, ascending));
+    let pipeline =
+        CpuPipeline::new(signature("kernel"), Specialization::ALWAYS, build_ordered("kernel", ir, ascending));
     pipeline.prepare(Dim3::from(1)).unwrap();
     Arc::new(pipeline)
 }
@@ -429,7 +430,7 @@ pub(crate) fn crash(case: &str) {
         "bus" => beyond_a_file(&device),
         _ => memory(&device, 4096),
     };
-    let pipeline = CpuPipeline::new(signature(name), build(name, ir));
+    let pipeline = CpuPipeline::new(signature(name), Specialization::ALWAYS, build(name, ir));
     pipeline.prepare(Dim3::from(1)).unwrap();
     let pipeline: Arc<dyn Pipeline> = Arc::new(pipeline);
     let queue = device.queue().unwrap();

@@ -326,7 +326,7 @@ impl SpecializedKernel {
                 library.pack(&signature.name, &options, form)
             }
             Self::Cuda { packed, .. } => {
-                Ok(Made { code: packed.clone(), optimized: true, optimizable: false })
+                Ok(Made { code: packed.clone(), optimized: true, optimizable: false, row_sizes: None })
             }
         }
     }

@@ -12,7 +12,7 @@ use elinvar_driver::{
     Diagnostic, Dim3, Error, FunctionConstant, Library, Packed, Pipeline, PipelineOptions, Result, Signature,
     Source, UnsupportedKernel,
 };
-use elinvar_native::{BySize, Form, Made, SizeBound};
+use elinvar_native::{BySize, Form, Made, SizeBound, Specialization};
 
 use crate::device::Core;
 use crate::inner::{Code, SpecializedKernel};
@@ -109,7 +109,7 @@ impl Function {
     }
 
     fn new(core: &Arc<Core>, kernel: &Arc<SpecializedKernel>, packed: Packed, form: Option<Form>) -> Self {
-        let (group, stoppable) = (form.map(|form| form.group), form.is_some_and(|form| form.stoppable));
+        let (group, stoppable) = (form.and_then(|form| form.group), form.is_some_and(|form| form.stoppable));
         let objects = form.map_or(SizeBound::DEFAULT, |form| form.objects);
         let (core, id, kernel) = (core.clone(), core.number(), kernel.clone());
         Self { core, id, packed, kernel, group, stoppable, objects }
@@ -161,16 +161,23 @@ impl IsolatedPipeline {
         let max_threads = whole.as_ref().map_or_else(|| kernel.max_threads(), |whole| whole.max_threads);
         let function = whole.as_ref().map(|whole| whole.function.clone());
         let (to, of) = (core.clone(), kernel.clone());
-        let code = BySize::new(move |group, objects, optimize| {
-            of.expect_group(group, max_threads)?;
+        let code = BySize::new(Specialization::ALWAYS, move |group, objects, optimize| {
+            if let Some(group) = group {
+                of.expect_group(group, max_threads)?;
+            }
             if let Some(whole) = &function {
-                return Ok(Made { code: whole.clone(), optimized: true, optimizable: false });
+                return Ok(Made {
+                    code: whole.clone(),
+                    optimized: true,
+                    optimizable: false,
+                    row_sizes: None,
+                });
             }
             let form = Form { group, stoppable: is_stoppable, objects };
-            let Made { code, optimized, optimizable } = of.for_form(form, optimize)?;
+            let Made { code, optimized, optimizable, row_sizes } = of.for_form(form, optimize)?;
             let function = Function::new(&to, &of, code, Some(form));
             function.load()?;
-            Ok(Made { code: Arc::new(function), optimized, optimizable })
+            Ok(Made { code: Arc::new(function), optimized, optimizable, row_sizes })
         });
         let (core, stoppable) = (core.clone(), OnceLock::new());
         Self { core, kernel, is_stoppable, whole, stoppable, code }

@@ -14,7 +14,7 @@
 //! | [`Device`] | `MTLDevice` | device + primary context | the worker pool |
 //! | [`Memory`] | `MTLBuffer` | device allocation | page-aligned host memory |
 //! | [`Library`] | `MTLLibrary` | module | compiled MSL source |
-//! | [`Pipeline`] | `MTLComputePipelineState` | function | shared object per threadgroup size |
+//! | [`Pipeline`] | `MTLComputePipelineState` | function | shared object for one or many threadgroup sizes |
 //! | [`Queue`] | `MTLCommandQueue` | stream | ordered list of submissions |
 //! | [`Event`] | [`Timeline`], signaled by the queue's `MTLSharedEvent` | [`Timeline`] and the CUDA events of streams that will signal it | [`Timeline`] |
 //! | [`TimestampSlot`] | `MTLCounterSampleBuffer` | event with timing | clock reading |

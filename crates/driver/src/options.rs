@@ -22,12 +22,13 @@ pub struct PipelineOptions {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Tier {
     /// If optimization would take long, the first launches run unoptimized code, while optimized code is compiled in the background. It
-    /// replaces the former between launches.
+    /// replaces the former between launches. From the second threadgroup size on, launches run code that serves many sizes, until it has
+    /// run for so long with one that code specialized for this size is compiled in the background.
     #[default]
     Adaptive,
-    /// Unoptimized code, which is compiled quickly.
+    /// Unoptimized code, which is compiled quickly; from the second threadgroup size on, one that serves many sizes.
     Quick,
-    /// Optimized code. The first launch waits for it.
+    /// Optimized code, specialized for each threadgroup size. The first launch with a size waits for it.
     Optimized,
 }
 

@@ -7,23 +7,24 @@
 use std::sync::Arc;
 
 use elinvar_cache::{Cache, Key, decode, encode};
-use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, least_bytes};
+use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, least_bytes, max_threads};
 use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source, Tier};
 use elinvar_ir::Location;
 use elinvar_msl::{InductionVariables, stage};
-use elinvar_spmd::{Compiled, LineSize, SizeBound};
+use elinvar_spmd::{Compiled, GroupSize, LineSize, SizeBound};
 
 use crate::generate::{Generator, Level, MachineCode};
 use crate::object::Object;
 use crate::order;
+use crate::specialization::{Sizes, Specialization};
 use crate::target::Target;
 use crate::tiers::Tiers;
 
 /// Parameters for which a kernel's machine code is specialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// Size of a full threadgroup in threads.
-    pub group: Dim3,
+    /// Size of a full threadgroup in threads; `None` for general code, which takes it as a value.
+    pub group: Option<Dim3>,
     /// Whether loops poll for a request to stop, which is slower.
     pub stoppable: bool,
     /// Upper bound of the sizes of all buffers.
@@ -45,6 +46,7 @@ pub struct Compiler {
     program: Program,
     generator: Generator,
     tiers: Tiers,
+    sizes: Sizes,
 }
 
 impl Compiler {
@@ -55,7 +57,7 @@ impl Compiler {
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
         let program = Program::new(cache, source, InductionVariables::Widened)?;
         let generator = Generator::new(program.clang(), target);
-        Ok(Self { program, generator, tiers: Tiers::from_env()? })
+        Ok(Self { program, generator, tiers: Tiers::from_env()?, sizes: Sizes::from_env()? })
     }
 
     /// Declarations of the source.
@@ -87,11 +89,16 @@ impl Compiler {
         Ok(self.program.thread(name, &options.constants)?.origin.signature.clone())
     }
 
+    /// When a kernel's code is specialized for a threadgroup size.
+    pub fn specialization(&self, options: &PipelineOptions) -> Specialization {
+        self.sizes.of(self.tiers.of(options))
+    }
+
     /// The machine code of a kernel, from the cache or compiled.
     ///
     /// # Errors
     /// As [`Compiler::signature`]; `InvalidArgument` for a threadgroup with more threads than [`elinvar_code::max_threads`];
-    /// `Environment` if clang or the linker fails.
+    /// `Unsupported` for general code of a kernel that has none ([`Object::row_sizes`]); `Environment` if clang or the linker fails.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Object> {
         Ok(self.kernel_with(name, options, form, |_| Ok(()))?.object)
     }
@@ -112,7 +119,7 @@ impl Compiler {
         load: impl Fn(&[u8]) -> Result<T>,
     ) -> Result<Loaded<T>> {
         let thread = self.program.thread(name, &options.constants)?;
-        check_group(&thread.origin.signature, form.group)?;
+        check_form(&thread.origin.signature, form)?;
         let tier = self.tiers.of(options);
         let keys =
             [self.target().level(), Level::O0].map(|level| self.key("object", name, options, form, level));
@@ -156,7 +163,11 @@ impl Compiler {
         level: Level,
     ) -> Option<Key> {
         let key = self.program.key(kind, name, &options.constants)?;
-        let key = form.group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
+        let key = form
+            .group
+            .map_or([0; 3], Dim3::to_array)
+            .into_iter()
+            .fold(key, |key, threads| key.number(u64::from(threads)));
         let objects = u64::from(form.objects.number());
         let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1 | objects << 2;
         Some(self.generator.identify(key.number(flags), level).finish())
@@ -184,7 +195,7 @@ impl Compiler {
     /// As [`Compiler::kernel`].
     pub fn vector_ir(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<String> {
         let thread = self.program.thread(name, &options.constants)?;
-        check_group(&thread.origin.signature, form.group)?;
+        check_form(&thread.origin.signature, form)?;
         Ok(self.vectorize(&thread, options.checked, form)?.0.ir)
     }
 
@@ -194,7 +205,7 @@ impl Compiler {
     /// As [`Compiler::kernel`].
     pub fn line_sizes(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Vec<LineSize>> {
         let thread = self.program.thread(name, &options.constants)?;
-        check_group(&thread.origin.signature, form.group)?;
+        check_form(&thread.origin.signature, form)?;
         let module = self.program.module(&thread)?;
         let options = self.options(&thread, &module, options.checked, form);
         elinvar_spmd::line_sizes(&module, &options).map_err(|error| thread.origin.error(error))
@@ -225,7 +236,10 @@ impl Compiler {
     ) -> elinvar_spmd::Options {
         let args = &thread.origin.signature.args;
         elinvar_spmd::Options {
-            group: form.group.to_array(),
+            group: match form.group {
+                Some(group) => GroupSize::Static(group.to_array()),
+                None => GroupSize::Dynamic(max_threads(&thread.origin.signature)),
+            },
             lanes: self.target().lanes(),
             registers: self.target().registers(),
             gathers: self.target().gathers(),
@@ -264,12 +278,17 @@ impl Compiler {
     }
 }
 
+/// Rejects a form with a threadgroup that is empty or too large.
+pub(crate) fn check_form(signature: &Signature, form: Form) -> Result<()> {
+    form.group.map_or(Ok(()), |group| check_group(signature, group))
+}
+
 fn object(compiled: Compiled, code: MachineCode, ascending: bool) -> Object {
     let place = |location: Location| format!("{}:{}", location.file, location.line);
     let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place))).collect();
-    let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
+    let (scratch_bytes, checks, row_sizes) = (compiled.scratch_bytes, compiled.checks, compiled.row_sizes);
     let MachineCode { bytes, optimized } = code;
-    Object { bytes, optimized, scratch_bytes, ascending, faults, checks }
+    Object { bytes, optimized, scratch_bytes, ascending, faults, checks, row_sizes }
 }
 
 /// Loads bytes from the cache; `None` if that fails.

@@ -18,6 +18,7 @@ mod object;
 mod order;
 mod packed;
 pub mod processor;
+mod specialization;
 mod target;
 mod tiers;
 
@@ -25,8 +26,9 @@ pub use by_size::{BySize, Made};
 pub use compiler::{Compiler, Form, Loaded};
 pub use elinvar_code::{Bounds, Bundle};
 pub use elinvar_spmd::bounds::FaultRecord;
-pub use elinvar_spmd::{LineSize, SizeBound};
+pub use elinvar_spmd::{LineSize, RowSizes, SizeBound};
 pub use generate::Generator;
 pub use object::Object;
 pub use packed::Library;
+pub use specialization::Specialization;
 pub use target::Target;

@@ -1,5 +1,6 @@
 //! [`Object`]: a kernel's machine code and its metadata.
 
+use elinvar_spmd::RowSizes;
 use elinvar_spmd::bounds::Checks;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ pub struct Object {
     pub faults: Vec<(String, Option<String>)>,
     /// With bounds checks: the accesses and memory objects that a fault record refers to. [`elinvar_code::Bounds`] formats fault records.
     pub checks: Option<Checks>,
+    /// The sizes that the kernel's general code serves, if there is such code.
+    pub row_sizes: Option<RowSizes>,
 }
 
 impl Object {
@@ -58,6 +61,7 @@ mod tests {
             ascending: true,
             faults: Vec::new(),
             checks: None,
+            row_sizes: None,
         };
         let faults = vec![("first".into(), None), ("second".into(), Some("a.metal:7".into()))];
         for object in [Object { faults, checks: Some(checks), ..plain.clone() }, plain] {

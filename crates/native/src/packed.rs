@@ -5,13 +5,14 @@
 //! buffers above [`SizeBound::DEFAULT`] is packed on request, as one form for all sizes.
 
 use elinvar_cache::{Cache, Key};
-use elinvar_code::{Bundle, Declared, check_group, kernel_key};
+use elinvar_code::{Bundle, Declared, kernel_key};
 use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, Tier};
 use elinvar_spmd::SizeBound;
 
 use crate::by_size::Made;
-use crate::compiler::{Compiler, Form, Loaded};
+use crate::compiler::{Compiler, Form, Loaded, check_form};
 use crate::object::Object;
+use crate::specialization::Specialization;
 use crate::target::{NATIVE, Target};
 
 /// A source and the machine code of its kernels, which is read from the source's bundle if it has one.
@@ -70,6 +71,14 @@ impl Library {
         })
     }
 
+    /// As [`Compiler::specialization`]. A bundle has code for the sizes that it was packed for.
+    pub fn specialization(&self, options: &PipelineOptions) -> Specialization {
+        match &self.from {
+            From::Compiler(compiler) => compiler.specialization(options),
+            From::Bundle(..) => Specialization::ALWAYS,
+        }
+    }
+
     /// As [`Compiler::kernel_with`], from the bundle if there is one.
     ///
     /// # Errors
@@ -97,16 +106,16 @@ impl Library {
     /// As [`Library::kernel_with`].
     pub fn pack(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Made<Packed>> {
         let (signature, source) = (self.signature(name, options)?, &self.source);
-        check_group(&signature, form.group)?;
+        check_form(&signature, form)?;
         let Loaded { object, optimizable, .. } = self.kernel_with(name, options, form, |_| Ok(()))?;
-        let optimized = object.optimized;
+        let (optimized, row_sizes) = (object.optimized, object.row_sizes);
         let mut bundle = Bundle::default();
         let declared = Declared { kernels: vec![signature.clone()], ..Declared::default() };
         bundle.insert_source(source, &Ok(declared));
         bundle.insert(&signature_key(source, name, options), &Ok(signature));
         bundle.insert(&object_key(source, name, options, NATIVE, form), &Ok(object));
         let code = Packed { bundle: bundle.to_bytes().into(), key: source.identity() };
-        Ok(Made { code, optimized, optimizable })
+        Ok(Made { code, optimized, optimizable, row_sizes })
     }
 }
 
@@ -140,7 +149,7 @@ impl Compiler {
         for (group, objects) in groups.iter().flat_map(|group| bounds.iter().map(move |bound| (group, bound)))
         {
             for stoppable in [false, true] {
-                let form = Form { group: *group, stoppable, objects: *objects };
+                let form = Form { group: Some(*group), stoppable, objects: *objects };
                 let object = self.kernel(name, options, form);
                 let key = object_key(self.source(), name, options, self.target().processor_name(), form);
                 bundle.insert(&key, &object);
@@ -156,13 +165,18 @@ fn signature_key(source: &Source, name: &str, options: &PipelineOptions) -> Key 
 }
 
 fn object_key(source: &Source, name: &str, options: &PipelineOptions, level: &str, form: Form) -> Key {
-    let Form { group: Dim3 { x, y, z }, stoppable, objects } = form;
+    let Form { group, stoppable, objects } = form;
+    let size = size_of(group);
     let system = std::env::consts::OS;
     let buffers = match objects {
         SizeBound::DEFAULT => String::new(),
         larger => format!(" {}", larger.bytes()),
     };
-    kernel_key(&format!("cpu {system} {level} {x}x{y}x{z} {stoppable}{buffers}"), source, name, options)
+    kernel_key(&format!("cpu {system} {level} {size} {stoppable}{buffers}"), source, name, options)
+}
+
+fn size_of(group: Option<Dim3>) -> String {
+    group.map_or_else(|| "any size".into(), |Dim3 { x, y, z }| format!("{x}x{y}x{z}"))
 }
 
 /// Looks up a kernel's code in a bundle: for these buffers, or for larger ones of any size.
@@ -180,7 +194,7 @@ fn object_of(
     };
     let is_large = form.objects > SizeBound::DEFAULT;
     let any = || is_large.then(|| levels_of(Form { objects: SizeBound::NONE, ..form })).flatten();
-    let Dim3 { x, y, z } = form.group;
+    let size = size_of(form.group);
     levels_of(form).or_else(any).unwrap_or_else(|| {
         let known = levels.join("`, `");
         let buffers = match is_large {
@@ -188,7 +202,7 @@ fn object_of(
             false => String::new(),
         };
         Err(Error::unsupported(format!(
-            "the bundle has no kernel `{name}` for threadgroups of {x}x{y}x{z}{buffers} on this processor (`{known}`)"
+            "the bundle has no kernel `{name}` for threadgroups of {size}{buffers} on this processor (`{known}`)"
         )))
     })
 }
@@ -205,7 +219,7 @@ mod tests {
     }
 
     fn form(threads: u32, stoppable: bool) -> Form {
-        Form { group: Dim3::from(threads), stoppable, objects: SizeBound::DEFAULT }
+        Form { group: Some(Dim3::from(threads)), stoppable, objects: SizeBound::DEFAULT }
     }
 
     #[test]

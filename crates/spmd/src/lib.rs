@@ -37,6 +37,7 @@ mod transform;
 mod vector;
 
 pub use analysis::facts::{Facts, facts};
+pub use analysis::lane_layout::{GroupSize, RowSizes};
 pub use analysis::size_bound::SizeBound;
 pub use elinvar_ir::Location;
 pub use error::Error;
@@ -61,8 +62,9 @@ pub const THREADGROUP_SECTION: &str = "elinvar.threadgroup";
 ///
 /// It runs the threadgroups with linear index `begin..end` (x fastest), each from start to end and in ascending order
 /// if [`Options::ascending`], and returns 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; const u64 *sizes;
-/// FaultRecord *record; const u8 *stop; }`; sizes and record are read only by kernels with bounds checks, `stop` by
-/// those that can be stopped ([`Options::stoppable`]). An entry
+/// FaultRecord *record; const u8 *stop; u32 group[3]; }`; sizes and record are read only by kernels with bounds checks, `stop` by
+/// those that can be stopped ([`Options::stoppable`]), `group`, the size of a full threadgroup, by those for which it is
+/// [dynamic](GroupSize::Dynamic). An entry
 /// of `args` is an address; for a threadgroup argument it is the byte offset of its memory behind the
 /// first [`Compiled::scratch_bytes`] of `scratch`. `scratch` is aligned to 64 and belongs to one call
 /// at a time; its content on entry is irrelevant. `sizes` has the size of each argument's memory in bytes,
@@ -78,8 +80,8 @@ pub const STOPPED: i32 = -1;
 pub struct Options {
     /// The kernel's name, for dumps.
     pub name: String,
-    /// Size of a full threadgroup in threads, for which the output is specialized.
-    pub group: [u32; 3],
+    /// Size of a full threadgroup in threads.
+    pub group: GroupSize,
     /// Maximum number of threads of a vector: a power of two up to 32. With simdgroup operations a vector is a simdgroup.
     pub lanes: u32,
     /// Number of vectors of `lanes` 32-bit elements that fit into the vector registers.
@@ -112,6 +114,8 @@ pub struct Compiled {
     pub faults: Vec<FaultSite>,
     /// Meaning of a fault record, with bounds checks.
     pub checks: Option<bounds::Checks>,
+    /// The sizes that the kernel's code with a [dynamic](GroupSize::Dynamic) threadgroup size serves; `None` if there cannot be such code.
+    pub row_sizes: Option<RowSizes>,
 }
 
 /// Meaning of a fault code.
@@ -162,7 +166,8 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
         return Err(Error::Malformed("the pipeline ended early".into()));
     };
     let WorkgroupFunction { scratch_bytes, faults, .. } = *workgroup;
-    Ok(Compiled { ir: output.to_string(), scratch_bytes, faults, checks: state.checks })
+    let State { checks, row_sizes, .. } = state;
+    Ok(Compiled { ir: output.to_string(), scratch_bytes, faults, checks, row_sizes })
 }
 
 /// Runs the pipeline of [`compile`] on the entry of `module` up to `pass`, and returns the IR as text. For tests and tools.

@@ -14,7 +14,7 @@ fn the_page_shows_what_is_compiled() {
     let module = Module::parse(input).unwrap_or_else(|error| panic!("{error}"));
     verify(&module).unwrap_or_else(|errors| panic!("{errors:?}"));
     let options = Options {
-        group: [64, 1, 1],
+        group: [64, 1, 1].into(),
         lanes: 8,
         registers: 16,
         gathers: true,

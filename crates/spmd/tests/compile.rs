@@ -30,7 +30,7 @@ fn vectorized(text: &str, group: [u32; 3], threadgroup_args: &[bool], lanes: u32
     let module = parse(text);
     verify(&module).unwrap_or_else(|errors| panic!("the input is wrong: {errors:?}"));
     let options = Options {
-        group,
+        group: group.into(),
         lanes,
         registers: 16,
         gathers: true,
@@ -115,7 +115,7 @@ fn only_what_could_leave_its_memory_is_checked() {
     // The third argument is known to have the four bytes that are read of it.
     let checks = Some(given(&[0, 0, 4]));
     let options = Options {
-        group: [64, 1, 1],
+        group: [64, 1, 1].into(),
         lanes: 1,
         registers: 16,
         gathers: true,
@@ -178,7 +178,7 @@ fn a_pointer_from_memory_cannot_be_checked() {
         }}{DECLARATIONS}"
     );
     let options = Options {
-        group: [1; 3],
+        group: [1; 3].into(),
         lanes: 1,
         registers: 16,
         gathers: true,
@@ -278,7 +278,7 @@ fn the_signature_must_fit_the_entry() {
     let result = compiled(include_str!("data/add.ll"), [32, 1, 1], &[false]);
     assert!(matches!(result, Err(Error::Malformed(_))), "{result:?}");
     let lanes = Options {
-        group: [1; 3],
+        group: [1; 3].into(),
         lanes: 6,
         registers: 16,
         gathers: true,
@@ -333,7 +333,7 @@ fn functions_with_loops_look_for_a_stop() {
     verify(&module).unwrap_or_else(|errors| panic!("the input is wrong: {errors:?}"));
     for lanes in [1, 8] {
         let options = Options {
-            group: [64, 1, 1],
+            group: [64, 1, 1].into(),
             lanes,
             registers: 16,
             gathers: true,
@@ -378,7 +378,7 @@ fn indices_are_signed_only_where_that_is_exact() {
              {DECLARATIONS}"
         );
         let options = Options {
-            group: [64, 1, 1],
+            group: [64, 1, 1].into(),
             lanes,
             registers: 16,
             gathers: true,
@@ -405,7 +405,7 @@ fn indices_are_signed_only_where_that_is_exact() {
 fn checked(text: &str) -> String {
     let text = format!("define void @__elinvar_entry(ptr %data, ptr %out) {{\n{text}\n}}\n{DECLARATIONS}");
     let options = Options {
-        group: [64, 1, 1],
+        group: [64, 1, 1].into(),
         lanes: 8,
         registers: 16,
         gathers: true,

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use elinvar_ir::Module;
 use elinvar_spmd::bounds::Given;
 use elinvar_spmd::nvptx::{self, Argument};
-use elinvar_spmd::{ENTRY, Options, SizeBound, Target, ir_after, passes};
+use elinvar_spmd::{ENTRY, GroupSize, Options, SizeBound, Target, ir_after, passes};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/filetests");
 
@@ -65,7 +65,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
     let run = run.ok_or("line 1: no `; RUN: PASS`")?;
     let mut words = run.split_whitespace();
     let pass = words.next().ok_or("line 1: no pass")?;
-    let (mut target, mut lanes, mut group) = (Target::Cpu, 8, 64);
+    let (mut target, mut lanes, mut group) = (Target::Cpu, 8, GroupSize::Static([64, 1, 1]));
     let (mut invariant, mut checks, mut stoppable, mut approximate) = (Vec::new(), None, false, false);
     let mut objects = SizeBound::DEFAULT;
     let numbers = |text: &str| text.split(',').map(|n| n.parse().unwrap_or(0)).collect::<Vec<u64>>();
@@ -73,7 +73,10 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
         match word.split_once('=').unwrap_or((word, "")) {
             ("target", "nvptx") => target = Target::Nvptx,
             ("lanes", n) => lanes = n.parse().map_err(|_| format!("line 1: `{word}`"))?,
-            ("group", n) => group = n.parse().map_err(|_| format!("line 1: `{word}`"))?,
+            ("group", "dynamic") => group = GroupSize::Dynamic(1024),
+            ("group", n) => {
+                group = [n.parse().map_err(|_| format!("line 1: `{word}`"))?, 1, 1].into();
+            }
             ("invariant", list) => invariant = numbers(list),
             ("checks", list) => {
                 let given = |bytes| Given { bytes, align: 16 };
@@ -95,7 +98,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
         Target::Cpu => {
             let options = Options {
                 name,
-                group: [group, 1, 1],
+                group,
                 lanes,
                 registers: 16,
                 gathers: true,

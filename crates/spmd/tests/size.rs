@@ -58,7 +58,7 @@ fn values(branches: usize) -> Module {
 
 fn lines(module: &Module) -> usize {
     let options = Options {
-        group: [64, 1, 1],
+        group: [64, 1, 1].into(),
         lanes: 8,
         registers: 16,
         gathers: true,

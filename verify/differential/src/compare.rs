@@ -65,7 +65,7 @@ pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
         bail!("`{line}` does not describe a launch");
     };
     let shape = Shape { threads: [tx, ty, tz].map(|t| t as u32), group: [gx, gy, gz].map(|g| g as u32) };
-    let case = |lanes, optimized| Case {
+    let case = |lanes, optimized, dynamic| Case {
         name: format!("k{seed}"),
         plain: None,
         shape,
@@ -78,13 +78,15 @@ pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
             checked: false,
             stoppable: false,
             large: false,
+            dynamic,
         },
     };
     let widths = [1, 2, 4, 8, 16, 32];
     let mut outcomes = Vec::new();
     // One run of clang compiles all cases with the same options.
-    for optimized in [true, false] {
-        outcomes.extend(widths.into_iter().zip(run(text, &widths.map(|lanes| case(lanes, optimized)))?));
+    for (optimized, dynamic) in [(true, false), (false, false), (false, true)] {
+        let cases = widths.map(|lanes| case(lanes, optimized, dynamic));
+        outcomes.extend(widths.into_iter().zip(run(text, &cases)?));
     }
     Ok(outcomes)
 }
@@ -196,6 +198,7 @@ fn compiled(runnable: &Runnable, case: &Case, input: Memory) -> std::result::Res
         sizes: sizes.as_ptr(),
         record: &raw mut record,
         stop: &raw const go_on,
+        group,
     };
     let mut scratch = vec![Block([0xcd; 64]); runnable.made.scratch_bytes as usize / 64 + 1];
     let all = 0..groups.into_iter().map(u64::from).product();

@@ -8,7 +8,7 @@ use elinvar_msl::{Program, Toolchain};
 use elinvar_native::{Generator, Target};
 use elinvar_spmd::bounds::Given;
 use elinvar_spmd::nvptx::Argument;
-use elinvar_spmd::{Compiled, SizeBound};
+use elinvar_spmd::{Compiled, GroupSize, SizeBound};
 
 use crate::generate::Shape;
 use crate::module::{self, Items};
@@ -28,6 +28,8 @@ pub struct Setting {
     pub stoppable: bool,
     /// Whether buffers may have any size.
     pub large: bool,
+    /// Whether the threadgroup's size is a value of the launch, if there is such code for this size.
+    pub dynamic: bool,
 }
 
 impl Setting {
@@ -122,7 +124,7 @@ fn prepared(module: &Module) -> std::result::Result<Module, String> {
 fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, String> {
     let target = case.setting.target();
     let options = elinvar_spmd::Options {
-        group: case.shape.group,
+        group: case.shape.group.into(),
         lanes: target.lanes(),
         registers: target.registers(),
         gathers: target.gathers(),
@@ -137,7 +139,24 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
         objects: if case.setting.large { SizeBound::NONE } else { SizeBound::DEFAULT },
         ascending: false,
     };
-    elinvar_spmd::compile(module, &options).map_err(|error| error.to_string())
+    compile_for(module, options, case.shape.group, case.setting.dynamic).map_err(|error| error.to_string())
+}
+
+/// Compiles a kernel for a threadgroup size; if `dynamic`, with code that takes it as a value, if there is such code for this size.
+pub(crate) fn compile_for(
+    module: &Module,
+    options: elinvar_spmd::Options,
+    group: [u32; 3],
+    dynamic: bool,
+) -> std::result::Result<Compiled, elinvar_spmd::Error> {
+    let compiled = elinvar_spmd::compile(module, &options)?;
+    match compiled.row_sizes.filter(|sizes| dynamic && sizes.contains(group)) {
+        None => Ok(compiled),
+        Some(_) => {
+            let group = GroupSize::Dynamic(1024);
+            elinvar_spmd::compile(module, &elinvar_spmd::Options { group, ..options })
+        }
+    }
 }
 
 /// Machine code of the cases, in order. One run of clang for all cases that can share it.

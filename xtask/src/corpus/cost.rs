@@ -129,7 +129,7 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str) -> Result<Cost, Error> {
     let signature = compiler.signature(kernel, options)?;
     let front = start.elapsed().as_secs_f64();
     let form = Form {
-        group: Dim3::from(max_threads(&signature).min(THREADS)),
+        group: Some(Dim3::from(max_threads(&signature).min(THREADS))),
         stoppable: false,
         objects: SizeBound::DEFAULT,
     };
@@ -168,7 +168,7 @@ fn empty() -> usize {
     let count = || {
         let source = Source::msl("kernel void empty(device float* x) {}");
         let compiler = Compiler::new(&Cache::off(), &source, Target::from_env()?)?;
-        let form = Form { group: Dim3::from(THREADS), stoppable: false, objects: SizeBound::DEFAULT };
+        let form = Form { group: Some(Dim3::from(THREADS)), stoppable: false, objects: SizeBound::DEFAULT };
         instructions(&compiler.vector_ir("empty", &PipelineOptions::default(), form)?)
     };
     *COUNT.get_or_init(|| count().unwrap_or_default())

@@ -91,6 +91,34 @@ pub(super) fn kernel(problem: cpu::Build) -> Result<Measured> {
     })
 }
 
+/// Threadgroup sizes, in one to three dimensions.
+const SIZES: [[u32; 3]; 8] =
+    [[256, 1, 1], [64, 1, 1], [128, 1, 1], [512, 1, 1], [1024, 1, 1], [32, 8, 1], [64, 4, 1], [32, 4, 2]];
+
+/// The softmax of the `cpu` suite for [`SIZES`].
+pub(super) fn softmax_sizes(_: &Context) -> Result<Measured> {
+    sizes(include_str!("kernels/softmax.metal"), "softmax")
+}
+
+/// The tiled matrix product of the `cpu` suite for [`SIZES`].
+pub(super) fn matmul_tiled_sizes(_: &Context) -> Result<Measured> {
+    sizes(include_str!("kernels/matmul.metal"), "matmul_tiled")
+}
+
+/// A kernel from its text to loaded machine code for all [`SIZES`], where only the precompiled header is in the cache.
+fn sizes(text: &str, kernel: &str) -> Result<Measured> {
+    // A cache for each run: machine code of equal IR is cached, too.
+    measure("new source", |_, _| {
+        let folder = folder()?;
+        compile(folder.path(), "before")?;
+        let (device, source) = (device(folder.path())?, Source::named("sizes.metal", text));
+        timed(|| {
+            let pipeline = device.compile(&source)?.pipeline(kernel, &Default::default())?;
+            SIZES.iter().try_for_each(|[x, y, z]| pipeline.prepare(Dim3::new(*x, *y, *z)))
+        })
+    })
+}
+
 /// Total time, and time by stage.
 fn timed(run: impl FnOnce() -> elinvar::Result<()>) -> Result<Times> {
     let stages = Stages::default();

@@ -79,7 +79,7 @@ impl Compiler {
         let group = Dim3::from(max_threads(kernel).min(CHECKED_THREADS));
         match self {
             Self::Cpu(compiler) => {
-                let form = Form { group, stoppable: false, objects: SizeBound::DEFAULT };
+                let form = Form { group: Some(group), stoppable: false, objects: SizeBound::DEFAULT };
                 match codegen {
                     true => compiler.kernel(name, options, form).map(drop),
                     false => compiler.check(name, options, form),

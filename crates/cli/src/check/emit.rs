@@ -87,7 +87,7 @@ fn code(
     match compiler {
         Compiler::Cpu(compiler) => {
             let group = group.unwrap_or_else(|| Dim3::from(max_threads(kernel).min(DEFAULT_THREADS)));
-            let form = Form { group, stoppable: false, objects: SizeBound::DEFAULT };
+            let form = Form { group: Some(group), stoppable: false, objects: SizeBound::DEFAULT };
             match emit {
                 Emit::VectorIr => compiler.vector_ir(name, options, form),
                 Emit::Asm => compiler.assembly(name, options, form),

@@ -34,8 +34,7 @@ fn run<I, O>(input: &[I], output: &mut [O], body: &str) {
     let generator = Generator::new(clang.path(), Target::new(Some("x86-64"), None));
     let code = testing::load(&generator, &ir).unwrap();
     let args = [input.as_ptr().cast(), output.as_mut_ptr().cast()];
-    let (sizes, record, stop) = (std::ptr::null(), std::ptr::null_mut(), std::ptr::null());
-    let launch = Launch { args: args.as_ptr(), threads: [1; 3], groups: [1; 3], sizes, record, stop };
+    let launch = Launch { args: args.as_ptr(), threads: [1; 3], groups: [1; 3], ..Launch::default() };
     // SAFETY: the function reads and writes one element per index below the slices' length.
     let status = unsafe { code.run(&launch, std::ptr::null_mut(), 0..input.len() as u64) };
     assert_eq!(status, 0);

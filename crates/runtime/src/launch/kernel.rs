@@ -45,7 +45,7 @@ impl Kernel {
         Ok(grid.resolve(self)?.map(|size| size.group))
     }
 
-    /// Waits until optimized code for threadgroups of `group` threads is ready; later launches with this size run it. Until then, launches of a
+    /// Waits until optimized code that is specialized for threadgroups of `group` threads is ready; later launches with this size run it. Until then, launches of a
     /// kernel that is costly to optimize run unoptimized code ([`Tier::Adaptive`](elinvar_driver::Tier::Adaptive)).
     ///
     /// # Errors

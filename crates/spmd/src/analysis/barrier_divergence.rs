@@ -23,6 +23,21 @@ use crate::kernel::Kernel;
 use crate::support::ir::callee_name;
 use crate::transform::bounds::RECORD;
 
+/// Checks every branch of `kernel` for threadgroups of a dynamic size: a branch that diverges for some sizes counts as divergent for all.
+///
+/// # Errors
+/// `Unsupported` with the location of the barrier.
+pub(crate) fn check_any_size(module: &Module, kernel: &Kernel, regions: &[Region]) -> Result<(), Error> {
+    let conditions = Conditions::new(kernel, [1; 3]);
+    check_branches(module, kernel, regions, |decides| conditions.may_vary(decides)).map_err(|error| match error {
+        Error::DivergentBarrier { location, .. } => Error::unsupported(
+            "a barrier under control flow that depends on the threadgroup size, which is known at run time only",
+            location,
+        ),
+        error => error,
+    })
+}
+
 /// Checks every branch of `kernel` for threadgroups of this size.
 pub(crate) fn check(
     module: &Module,
@@ -30,17 +45,27 @@ pub(crate) fn check(
     regions: &[Region],
     group: [u32; 3],
 ) -> Result<(), Error> {
+    let conditions = Conditions::new(kernel, group);
+    check_branches(module, kernel, regions, |decides| conditions.varies(decides))
+}
+
+/// Checks the branches whose condition diverges.
+fn check_branches(
+    module: &Module,
+    kernel: &Kernel,
+    regions: &[Region],
+    diverges: impl Fn(&Operand) -> bool,
+) -> Result<(), Error> {
     if kernel.barriers.is_empty() {
         return Ok(());
     }
-    let conditions = Conditions::new(kernel, group);
     for block in kernel.function.block_ids() {
         let decides = match &kernel.function.block(block).term {
             Term::CondBr { cond, .. } => cond,
             Term::Switch { value, .. } => &value.op,
             _ => continue,
         };
-        if conditions.varies(decides) {
+        if diverges(decides) {
             check_branch(module, kernel, regions, block)?;
         }
     }
@@ -142,6 +167,34 @@ impl<'k> Conditions<'k> {
             }
         }
         false
+    }
+
+    /// Whether a value can be evaluated and depends on the thread's position, so that it may vary in threadgroups of some size.
+    fn may_vary(&self, operand: &Operand) -> bool {
+        self.has_position(operand, &Cell::new(FUEL)) == Some(true)
+    }
+
+    /// Whether the thread's position is among the terms of a value; `None` if it has other terms than positions, sizes and constants.
+    fn has_position(&self, operand: &Operand, fuel: &Cell<u32>) -> Option<bool> {
+        let Operand::Value(value) = operand else { return Some(false) };
+        fuel.set(fuel.get().checked_sub(1)?);
+        if let Some((position, _)) = self.kernel.positions.get(value) {
+            return match position {
+                Position::Thread => Some(true),
+                Position::Group | Position::GroupSize | Position::FullGroupSize => Some(false),
+                Position::Grid | Position::Groups | Position::ArgumentBytes | Position::FaultRecord => None,
+            };
+        }
+        let op = self.definitions.get(value)?;
+        match op {
+            // Of a select, only one side is evaluated.
+            Op::Select { .. } => Some(true),
+            Op::Binary { .. } | Op::ICmp { .. } | Op::Cast { .. } | Op::Freeze(_) => {
+                let terms = op.operands().into_iter().map(|term| self.has_position(term, fuel));
+                terms.collect::<Option<Vec<_>>>().map(|terms| terms.contains(&true))
+            }
+            _ => None,
+        }
     }
 
     /// The value for one thread, zero-extended.

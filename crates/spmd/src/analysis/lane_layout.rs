@@ -3,23 +3,82 @@
 //! In the *row* layout, a vector covers consecutive threads along x with the same y and z. Otherwise it covers consecutive
 //! threads in linear order (x varies fastest) and may cross rows. A vector iteration processes one or, with unroll-and-jam,
 //! several vectors.
+//!
+//! With a dynamic threadgroup size, the layout is the row layout, and all sizes are bounds: see [`GroupSize::Dynamic`].
+
+use serde::{Deserialize, Serialize};
 
 use crate::analysis::vector_shape::{Known, Offsets, Pattern, Shape, ZERO_ALIGN};
 use crate::intrinsic::SIMDGROUP;
 
-/// The vectors of a full group.
+/// Size of a full threadgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GroupSize {
+    /// A constant, for which the code is specialized.
+    Static([u32; 3]),
+    /// A value that each launch passes. The code serves all [`RowSizes`] of up to this many threads.
+    Dynamic(u32),
+}
+
+impl From<[u32; 3]> for GroupSize {
+    fn from(size: [u32; 3]) -> Self {
+        Self::Static(size)
+    }
+}
+
+/// The threadgroup sizes with one row layout: a kernel's code with a [dynamic](GroupSize::Dynamic) size serves them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowSizes {
+    /// Number of threads of a vector.
+    lanes: u32,
+    /// Whether threads exchange values. Then rows are whole simdgroups.
+    exchanges: bool,
+}
+
+impl RowSizes {
+    /// The sizes for vectors of this many threads, or of whole simdgroups if threads exchange values.
+    pub fn new(lanes: u32, exchanges: bool) -> Self {
+        Self { lanes: if exchanges { SIMDGROUP } else { lanes }, exchanges }
+    }
+
+    /// Whether a size has this layout.
+    pub fn contains(self, group: [u32; 3]) -> bool {
+        let layout = Layout::new(group, self.lanes, self.exchanges);
+        let is_in_rows = layout.lanes == self.lanes && layout.per_row.is_some();
+        is_in_rows && (!self.exchanges || group[0].is_multiple_of(self.lanes))
+    }
+}
+
+/// The vectors of a full threadgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
+    /// Size of a full threadgroup; the maximum of each dimension, if it is dynamic.
     pub group: [u32; 3],
+    /// Whether the size is dynamic.
+    pub is_dynamic: bool,
+    /// Whether threads exchange values.
+    pub exchanges: bool,
     /// Number of threads of a vector, a power of two.
     pub lanes: u32,
     /// Unroll-and-jam factor: number of vectors of an iteration.
     pub factor: u32,
-    /// Number of vectors along x, in the row layout.
+    /// Number of vectors along x, in the row layout; the maximum, if the size is dynamic.
     pub per_row: Option<u32>,
 }
 
 impl Layout {
+    /// The layout for a size: [`Layout::new`], or the row layout for a dynamic one.
+    pub fn of(group: GroupSize, lanes: u32, exchanges: bool) -> Self {
+        match group {
+            GroupSize::Static(group) => Self::new(group, lanes, exchanges),
+            GroupSize::Dynamic(threads) => {
+                let RowSizes { lanes, exchanges } = RowSizes::new(lanes, exchanges);
+                let per_row = Some(threads.div_ceil(lanes));
+                Self { group: [threads; 3], is_dynamic: true, exchanges, lanes, factor: 1, per_row }
+            }
+        }
+    }
+
     /// The layout for vectors of up to `lanes` threads; whole simdgroups if threads exchange values.
     pub fn new(group: [u32; 3], lanes: u32, exchanges: bool) -> Self {
         let [x, y, z] = group;
@@ -30,13 +89,16 @@ impl Layout {
         let mostly_full = !exchanges && x > lanes && padded - x <= padded / 3;
         let rows = x.is_multiple_of(lanes) || y * z == 1 || mostly_full;
         let per_row = rows.then(|| padded / lanes);
-        Self { group, lanes, factor: 1, per_row }
+        Self { group, is_dynamic: false, exchanges, lanes, factor: 1, per_row }
     }
 
-    /// Number of vectors of a full threadgroup.
+    /// Number of vectors of a full threadgroup; the maximum, if its size is dynamic.
     pub fn vectors(&self) -> u32 {
         let [x, y, z] = self.group;
         match self.per_row {
+            Some(per_row) if self.is_dynamic && self.exchanges => per_row,
+            // In several rows that are not multiples of a vector, a third of the lanes may be unused.
+            Some(per_row) if self.is_dynamic => per_row.max(x * 3 / 2 / self.lanes),
             Some(per_row) => per_row * y * z,
             None => (x * y * z).div_ceil(self.lanes),
         }
@@ -56,10 +118,20 @@ impl Layout {
         }
     }
 
-    /// Whether every lane of a full threadgroup's vectors has a thread.
-    pub fn is_exact(&self) -> bool {
+    /// Whether every lane of a full threadgroup's vectors has a thread; `None` if that depends on a dynamic size.
+    pub fn is_exact(&self) -> Option<bool> {
         let [x, y, z] = self.group;
-        self.vectors() * self.lanes == x * y * z && self.vectors().is_multiple_of(self.factor)
+        match self.is_dynamic {
+            true => (self.exchanges || self.lanes == 1).then_some(true),
+            false => {
+                Some(self.vectors() * self.lanes == x * y * z && self.vectors().is_multiple_of(self.factor))
+            }
+        }
+    }
+
+    /// Number of low bits of x's full size that are zero.
+    pub fn row_align(&self) -> u32 {
+        if self.exchanges { self.lanes.trailing_zeros() } else { 0 }
     }
 
     /// Shape of the thread position along a dimension.
@@ -80,6 +152,7 @@ impl Layout {
         if size == 1 && dim > 0 {
             return Known::constant(0);
         }
+        let same = if self.is_dynamic { self.factor == 1 } else { same };
         self.known(offsets, align, same, max)
     }
 
@@ -135,12 +208,47 @@ mod tests {
     fn rows() {
         let layout = Layout::new([256, 1, 1], 16, false);
         assert_eq!((layout.lanes, layout.per_row, layout.iterations()), (16, Some(16), 16));
-        assert!(layout.is_exact() && layout.thread(0).max == 255);
+        assert!(layout.is_exact() == Some(true) && layout.thread(0).max == 255);
         let layout = Layout::new([20, 3, 2], 8, false);
         assert_eq!((layout.per_row, layout.vectors()), (Some(3), 18));
-        assert!(!layout.is_exact() && layout.thread(1).is_same());
+        assert!(layout.is_exact() == Some(false) && layout.thread(1).is_same());
         assert_eq!(Layout::new([5, 1, 1], 16, false).lanes, 8);
         assert_eq!(Layout::new([32, 8, 1], 16, true).per_row, Some(1));
+    }
+
+    #[test]
+    fn sizes_in_rows_share_a_layout() {
+        let contains = |exchanges: bool, group| RowSizes::new(16, exchanges).contains(group);
+        for group in [[16, 1, 1], [64, 1, 1], [100, 1, 1], [1024, 1, 1], [32, 8, 1], [16, 4, 4], [27, 3, 2]] {
+            assert!(contains(false, group), "{group:?}");
+        }
+        // A vector of fewer lanes, across rows, and rows of which much is unused.
+        for group in [[8, 1, 1], [1, 1, 1], [8, 8, 1], [4, 4, 4], [20, 3, 1]] {
+            assert!(!contains(false, group), "{group:?}");
+        }
+        assert!(contains(true, [32, 8, 1]) && contains(true, [96, 1, 1]));
+        assert!(!contains(true, [48, 2, 1]) && !contains(true, [100, 1, 1]) && !contains(true, [16, 2, 1]));
+        assert!(RowSizes::new(1, false).contains([3, 5, 7]));
+    }
+
+    #[test]
+    fn a_dynamic_layout_bounds_those_of_its_sizes() {
+        for (lanes, exchanges) in [(1, false), (4, false), (8, false), (16, false), (32, false), (16, true)] {
+            let dynamic = Layout::of(GroupSize::Dynamic(1024), lanes, exchanges);
+            let sizes = (1..=1024).flat_map(|x| (1..=1024 / x).map(move |y| [x, y, 1]));
+            let mut served = 0;
+            for size in sizes.filter(|size| RowSizes::new(lanes, exchanges).contains(*size)) {
+                let layout = Layout::new(size, lanes, exchanges);
+                assert!(layout.vectors() <= dynamic.vectors(), "{size:?}");
+                assert!((0..3).all(|dim| layout.thread(dim).max <= dynamic.thread(dim).max), "{size:?}");
+                assert!(dynamic.is_exact().is_none_or(|exact| layout.is_exact() == Some(exact)), "{size:?}");
+                assert!(size[0].trailing_zeros() >= dynamic.row_align(), "{size:?}");
+                served += 1;
+            }
+            assert!(served > 32);
+            let whole = Layout { factor: dynamic.vectors(), ..dynamic };
+            assert!((0..3).all(|dim| !whole.thread(dim).is_same()), "{lanes}");
+        }
     }
 
     #[test]

@@ -254,6 +254,11 @@ impl Analysis<'_> {
             let size = self.layout.group[*dim % 3];
             self.result.known[value.0 as usize] = match position {
                 Position::Thread => self.layout.thread(*dim),
+                Position::FullGroupSize if self.layout.is_dynamic => {
+                    let align = if *dim == 0 { self.layout.row_align() } else { 0 };
+                    let shape = Shape::Lanes(Pattern::uniform(true, align));
+                    Known { shape, max: u64::from(size), constant: None }
+                }
                 Position::FullGroupSize => Known::constant(u64::from(size)),
                 Position::GroupSize => Known { max: u64::from(size), ..Known::uniform(true, 32) },
                 Position::Group | Position::Grid | Position::Groups => Known::uniform(true, 32),
@@ -486,7 +491,8 @@ impl Analysis<'_> {
             let size = self.layout.group[dim];
             let Operand::Value(v) = o else { return false };
             let Some(inst) = self.result.definition(self.kernel, *v) else {
-                return size == 1 && position(o) == Some((Position::Group, dim));
+                let is_one = size == 1 && !self.layout.is_dynamic;
+                return is_one && position(o) == Some((Position::Group, dim));
             };
             let Op::Binary { op: BinaryOp::Mul, a, b, .. } = &inst.op else { return false };
             [(a, b), (b, a)].into_iter().any(|(group, full)| {

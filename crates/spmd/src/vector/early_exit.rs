@@ -93,8 +93,12 @@ impl EarlyExits<'_> {
         let value = operand.value()?;
         let [_, y, z] = self.inputs.layout.group;
         if let Some((Position::Thread, dim)) = self.inputs.kernel.positions.get(&value) {
-            let is_outermost = [y * z == 1, z == 1, true][*dim];
-            return is_outermost.then(|| self.inputs.layout.thread(*dim).max);
+            // With a dynamic size, whether y and z have one thread is tested where the branch is taken.
+            let ascends = match self.inputs.layout.is_dynamic {
+                true => *dim == 0,
+                false => [y * z == 1, z == 1, true][*dim],
+            };
+            return ascends.then(|| self.inputs.layout.thread(*dim).max);
         }
         let inst = self.inputs.uniform.definition(self.inputs.kernel, value)?;
         let depth = depth.checked_sub(1)?;
@@ -107,6 +111,13 @@ impl EarlyExits<'_> {
                 fits(self.ascends(&from.op, depth)?, narrow.checked_sub(1)?)
             }
             Op::Cast { op: CastOp::Trunc, from, .. } => fits(self.ascends(&from.op, depth)?, width),
+            // A position in several dimensions.
+            Op::Binary { op: BinaryOp::Add, a, b, .. } if self.is_zero_in_one_row(b, depth) => {
+                self.ascends(a, depth)
+            }
+            Op::Binary { op: BinaryOp::Add, a, b, .. } if self.is_zero_in_one_row(a, depth) => {
+                self.ascends(b, depth)
+            }
             Op::Binary { op, a, b, .. } => {
                 let constant = |o: &Operand| self.constant(o, width);
                 let (number, by) = match (constant(a), constant(b)) {
@@ -126,6 +137,23 @@ impl EarlyExits<'_> {
                 }
             }
             _ => None,
+        }
+    }
+
+    /// Whether a value is zero in a threadgroup of one row, if its size is dynamic: y, z, and products of them.
+    fn is_zero_in_one_row(&self, operand: &Operand, depth: u32) -> bool {
+        let (kernel, Some(depth)) = (self.inputs.kernel, depth.checked_sub(1)) else { return false };
+        let Some(value) = operand.value().filter(|_| self.inputs.layout.is_dynamic) else { return false };
+        if let Some((position, dim)) = kernel.positions.get(&value) {
+            return *position == Position::Thread && *dim > 0;
+        }
+        let is_zero = |operand: &Operand| self.is_zero_in_one_row(operand, depth);
+        match self.inputs.uniform.definition(kernel, value).map(|inst| &inst.op) {
+            Some(Op::Binary { op: BinaryOp::Mul, a, b, .. }) => is_zero(a) || is_zero(b),
+            Some(Op::Binary { op: BinaryOp::Add, a, b, .. }) => is_zero(a) && is_zero(b),
+            Some(Op::Binary { op: BinaryOp::Shl, a, .. }) => is_zero(a),
+            Some(Op::Cast { op: CastOp::ZExt | CastOp::Trunc, from, .. }) => is_zero(&from.op),
+            _ => false,
         }
     }
 

@@ -5,6 +5,7 @@ use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, IntPredicate, Op, Operand, Ty
 use crate::analysis::lane_layout::Layout;
 use crate::support::builder::{Builder, Counter, i32_const};
 use crate::vector::emit::{Emit, Forms};
+use crate::vector::full_size::{DynamicRows, FullSize};
 
 /// A loop over iterations whose body is still to be emitted.
 pub(crate) struct Iterations {
@@ -12,8 +13,8 @@ pub(crate) struct Iterations {
     pub iteration: Operand,
     /// The same as an i64.
     pub wide: Operand,
-    /// Number of the row, and of the iteration in it, if there are several rows.
-    pub row: Option<(Operand, Operand)>,
+    /// Position of the iteration's vectors.
+    place: Place,
     /// Start of the body, without a terminator.
     pub body: BlockId,
     /// Target of the body's end.
@@ -22,14 +23,30 @@ pub(crate) struct Iterations {
     pub done: BlockId,
 }
 
-/// Emits the loop over the iterations of a row, entered from the block that `b` appends to. It ends
+/// Position of an iteration in its threadgroup.
+enum Place {
+    /// To be computed from the number of the iteration.
+    Number,
+    /// Number of the row, and of the iteration in it.
+    Row(Operand, Operand),
+    /// Position of the first thread.
+    Thread([Operand; 3]),
+}
+
+/// Emits the loop over the iterations of a row, or of all rows if none is given, entered from the block that `b` appends to. It ends
 /// early if an iteration has stored true in the slot `last`.
 pub(crate) fn vector_loop(
     b: &mut Builder<'_>,
     layout: &Layout,
-    (row, rows): (&Operand, u32),
+    full: &FullSize,
+    row: Option<&Operand>,
     last: Option<&Operand>,
 ) -> Iterations {
+    if let Some(dynamic) = &full.dynamic {
+        return dynamic_loop(b, layout, (full, dynamic), row, last);
+    }
+    let zero = i32_const(0).into();
+    let (row, rows) = row.map_or((&zero, 1), |row| (row, layout.rows()));
     let (body, next, done) = (b.f.new_block(None), b.f.new_block(None), b.f.new_block(None));
     let count = layout.iterations() / rows;
     let first = by(b, BinaryOp::Mul, row, count);
@@ -42,16 +59,7 @@ pub(crate) fn vector_loop(
         i32_const(0).into()
     } else {
         let counter = Counter::new(b.f, body, "step", Type::I32, (i32_const(0), before));
-        let iteration = counter.value;
-        let mut more = counter.count(b, "nuw nsw", i32_const(count));
-        if let Some(slot) = last {
-            let last = b.load(Type::I1, slot.clone(), None);
-            let not_last = b.binary(BinaryOp::Xor, "", &Type::I1, last, Const::int(1, -1));
-            more = b.binary(BinaryOp::And, "", &Type::I1, more, not_last);
-        }
-        b.cond_br(more, body, done);
-        b.at = body;
-        iteration.into()
+        again(b, counter, i32_const(count), last, done).into()
     };
     let iteration = match (rows, count) {
         (1, _) => in_row.clone(),
@@ -59,8 +67,94 @@ pub(crate) fn vector_loop(
         _ => b.binary(BinaryOp::Add, "nuw nsw", &Type::I32, first, in_row.clone()).into(),
     };
     let wide = b.cast(CastOp::ZExt, Type::I32, iteration.clone(), Type::I64).into();
-    let row = (rows > 1).then(|| (row.clone(), in_row));
-    Iterations { iteration, wide, row, body, next, done }
+    let place = if rows > 1 { Place::Row(row.clone(), in_row) } else { Place::Number };
+    Iterations { iteration, wide, place, body, next, done }
+}
+
+/// Ends the loop of a counter, unless `last` holds, and continues at its body. Returns the counter's value.
+fn again(
+    b: &mut Builder<'_>,
+    counter: Counter,
+    count: impl Into<Operand>,
+    last: Option<&Operand>,
+    done: BlockId,
+) -> ValueId {
+    let (body, value) = (counter.at, counter.value);
+    let mut more = counter.count(b, "nuw nsw", count);
+    if let Some(slot) = last {
+        let last = b.load(Type::I1, slot.clone(), None);
+        let not_last = b.binary(BinaryOp::Xor, "", &Type::I1, last, Const::int(1, -1));
+        more = b.binary(BinaryOp::And, "", &Type::I1, more, not_last);
+    }
+    b.cond_br(more, body, done);
+    b.at = body;
+    value
+}
+
+/// The loop for a dynamic size. Positions are counted, because they would take a division otherwise.
+fn dynamic_loop(
+    b: &mut Builder<'_>,
+    layout: &Layout,
+    (full, dynamic): (&FullSize, &DynamicRows),
+    row: Option<&Operand>,
+    last: Option<&Operand>,
+) -> Iterations {
+    let (body, next, done) = (b.f.new_block(None), b.f.new_block(None), b.f.new_block(None));
+    let (per_row, [size_x, size_y, _]) = (&dynamic.per_row, &full.threads);
+    let zero = || Operand::from(i32_const(0));
+    let times = |b: &mut Builder<'_>, a: &Operand, n: &Operand| -> Operand {
+        b.binary(BinaryOp::Mul, "nuw nsw", &Type::I32, a.clone(), n.clone()).into()
+    };
+    // The first iteration, its row's position, and the number of iterations.
+    let (first, position, count) = match row {
+        None => (zero(), [zero(), zero()], times(b, per_row, &dynamic.rows)),
+        Some(row) => {
+            let position = [BinaryOp::URem, BinaryOp::UDiv]
+                .map(|op| b.binary(op, "", &Type::I32, row.clone(), size_y.clone()).into());
+            (times(b, row, per_row), position, per_row.clone())
+        }
+    };
+    let before = b.at;
+    b.br(body);
+    let mut counter =
+        |name: &str, first: &Operand| Counter::new(b.f, body, name, Type::I32, (first.clone(), before));
+    let [step, x] = ["step", "x"].map(|name| counter(name, &zero()));
+    let rows = row.is_none().then(|| [counter("y", &position[0]), counter("z", &position[1])]);
+    let add =
+        |b: &mut Builder<'_>, a: ValueId, n: Operand| b.binary(BinaryOp::Add, "nuw nsw", &Type::I32, a, n);
+    b.at = next;
+    let first_x = x.value;
+    let next_x = add(b, x.value, i32_const(layout.lanes).into());
+    let position = match rows {
+        None => {
+            x.end(b.f, next_x, next);
+            position
+        }
+        Some([y, z]) => {
+            let values = [y.value.into(), z.value.into()];
+            let in_row = b.icmp(IntPredicate::Ult, &Type::I32, next_x, size_x.clone());
+            let next_x = b.select(&Type::I32, in_row, next_x, i32_const(0));
+            let next_y = add(b, y.value, i32_const(1).into());
+            let next_y = b.select(&Type::I32, in_row, y.value, next_y);
+            let in_plane = b.icmp(IntPredicate::Ult, &Type::I32, next_y, size_y.clone());
+            let next_y = b.select(&Type::I32, in_plane, next_y, i32_const(0));
+            let next_z = add(b, z.value, i32_const(1).into());
+            let next_z = b.select(&Type::I32, in_plane, z.value, next_z);
+            for (counter, value) in [(x, next_x), (y, next_y), (z, next_z)] {
+                counter.end(b.f, value, next);
+            }
+            values
+        }
+    };
+    let in_row = again(b, step, count, last, done);
+    let iteration = match row {
+        None => in_row,
+        Some(_) => add(b, in_row, first),
+    };
+    let wide = b.cast(CastOp::ZExt, Type::I32, iteration, Type::I64).into();
+    let [y, z] = position;
+    let place = Place::Thread([first_x.into(), y, z]);
+    Iterations { iteration: iteration.into(), wide, place, body, next, done }
 }
 
 /// Positions of an iteration's threads in their threadgroup.
@@ -72,6 +166,10 @@ pub(crate) struct Positions {
 /// Emits the positions of an iteration's threads.
 pub(crate) fn positions(emit: &mut Emit<'_, '_>, iterations: &Iterations) -> Positions {
     let layout = emit.source.layout;
+    if let Place::Thread(position) = &iterations.place {
+        let one = |value: &Operand| Forms { scalars: vec![value.clone()], vectors: Vec::new() };
+        return Positions { thread: position.each_ref().map(one) };
+    }
     match layout.per_row {
         Some(per_row) => in_rows(emit, iterations, per_row),
         None => across_rows(emit, &iterations.iteration),
@@ -99,10 +197,12 @@ fn in_rows(emit: &mut Emit<'_, '_>, iterations: &Iterations, per_row: u32) -> Po
     let mut thread = [(); 3].map(|()| Forms::default());
     let b = &mut emit.b;
     let iterations_per_row = (per_row / factor).max(1);
-    let (row_of_iteration, iteration_of_row) = iterations.row.clone().unwrap_or_else(|| {
-        let row = by(b, BinaryOp::UDiv, &iterations.iteration, iterations_per_row);
-        (row, by(b, BinaryOp::URem, &iterations.iteration, iterations_per_row))
-    });
+    let (row_of_iteration, iteration_of_row) = match &iterations.place {
+        Place::Row(row, in_row) => (row.clone(), in_row.clone()),
+        _ => [BinaryOp::UDiv, BinaryOp::URem]
+            .map(|op| by(b, op, &iterations.iteration, iterations_per_row))
+            .into(),
+    };
     for part in 0..factor {
         let (column, row) = if per_row.is_multiple_of(factor) {
             let column = by(b, BinaryOp::Mul, &iteration_of_row, factor);

@@ -4,6 +4,7 @@ pub(crate) mod barrier_context;
 mod early_cse;
 pub(crate) mod early_exit;
 pub(crate) mod emit;
+pub(crate) mod full_size;
 pub(crate) mod gather_scatter;
 pub(crate) mod iterations;
 pub(crate) mod linearize;

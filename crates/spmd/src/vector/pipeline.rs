@@ -7,7 +7,7 @@ use elinvar_ir::{Module, verify};
 
 use super::workgroup::{self, Inputs, WorkgroupFunction};
 use super::{early_cse, mem2reg, output, safepoints, soa_private_arrays, unroll_and_jam};
-use crate::analysis::lane_layout::Layout;
+use crate::analysis::lane_layout::{GroupSize, Layout, RowSizes};
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::{
@@ -259,6 +259,10 @@ pub(crate) struct State<'a> {
     pub checks: Option<Checks>,
     pub code: Code,
     layout: Layout,
+    /// Whether no threadgroup size makes threads diverge at a barrier, so that there is code for a dynamic size.
+    serves_sizes: bool,
+    /// The sizes that code with a dynamic threadgroup size serves, if there is such code.
+    pub row_sizes: Option<RowSizes>,
     live: Option<Rc<Liveness>>,
     analyses: Analyses,
 }
@@ -278,7 +282,9 @@ impl<'a> State<'a> {
             module: Cow::Borrowed(module),
             checks: None,
             code: Code::Thread,
-            layout: Layout::new(options.group, 1, false),
+            layout: Layout::of(options.group, 1, false),
+            serves_sizes: false,
+            row_sizes: None,
             live: None,
             analyses: Analyses::default(),
         }
@@ -422,7 +428,14 @@ fn barrier_divergence(state: &mut State<'_>) -> Result<(), Error> {
     let group = state.options.group;
     let (module, kernel, analyses) = state.kernel()?;
     let regions = analyses.get::<Regions>(module, kernel, &());
-    barrier_divergence::check(module, kernel, &regions, group)
+    let any_size = barrier_divergence::check_any_size(module, kernel, &regions);
+    let serves_sizes = any_size.is_ok();
+    let checked = match group {
+        GroupSize::Static(group) => barrier_divergence::check(module, kernel, &regions, group),
+        GroupSize::Dynamic(_) => any_size,
+    };
+    state.serves_sizes = serves_sizes;
+    checked
 }
 
 fn fix_irreducible(state: &mut State<'_>) -> Result<(), Error> {
@@ -443,7 +456,8 @@ fn choose_lanes(state: &mut State<'_>) -> Result<(), Error> {
         Err(_) if !exchanges => 1,
         Err(why) => return Err(why),
     };
-    state.layout = Layout::new(options.group, lanes, exchanges);
+    state.row_sizes = state.serves_sizes.then(|| RowSizes::new(lanes, exchanges));
+    state.layout = Layout::of(options.group, lanes, exchanges);
     Ok(())
 }
 

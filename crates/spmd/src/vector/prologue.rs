@@ -2,7 +2,9 @@
 
 use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
 
+use super::full_size::FullSize;
 use super::safepoints;
+use crate::analysis::lane_layout::Layout;
 use crate::kernel::Kernel;
 use crate::support::builder::{Builder, i64_const};
 use crate::support::constants::Threadgroup;
@@ -16,6 +18,8 @@ const LAUNCH_GROUPS: u64 = 20;
 const LAUNCH_SIZES: u64 = 32;
 const LAUNCH_RECORD: u64 = 40;
 const LAUNCH_STOP: u64 = 48;
+/// Byte offset in `Launch` of the full threadgroup size, three u32.
+pub(super) const LAUNCH_GROUP: u64 = 56;
 
 /// Values of the entry block.
 pub(crate) struct Prologue {
@@ -30,6 +34,8 @@ pub(crate) struct Prologue {
     /// `threads_per_grid` and `threadgroups_per_grid`, i32 each.
     pub grid: [Operand; 3],
     pub groups: [Operand; 3],
+    /// `dispatch_threads_per_threadgroup`.
+    pub full: FullSize,
     /// Sizes of the arguments' memory in bytes and address of the fault record, with bounds checks.
     pub sizes: Vec<Operand>,
     pub record: Operand,
@@ -47,6 +53,7 @@ impl Prologue {
         module: &elinvar_ir::Module,
         kernel: &Kernel,
         options: &Options,
+        layout: &Layout,
         context_bytes: u64,
         f: &mut Function,
     ) -> Result<(Prologue, Threadgroup), Error> {
@@ -73,6 +80,7 @@ impl Prologue {
             kernel.invariant_loads.iter().map(|f| load_invariant(&mut b, f, &arguments)).collect();
         let grid = load_dims(&mut b, launch, LAUNCH_THREADS, "grid");
         let groups = load_dims(&mut b, launch, LAUNCH_GROUPS, "groups");
+        let full = FullSize::write(&mut b, layout, launch);
         let (sizes, record) = match options.checks {
             Some(_) => check_frame(&mut b, launch, kernel.function.params.len()),
             None => (Vec::new(), Const::Null.into()),
@@ -99,6 +107,7 @@ impl Prologue {
             invariant,
             grid,
             groups,
+            full,
             sizes,
             record,
             cleared,
@@ -180,7 +189,8 @@ fn check_frame(b: &mut Builder<'_>, launch: ValueId, arguments: usize) -> (Vec<O
     (sizes, b.load(Type::PTR, place, Some("record")).into())
 }
 
-fn load_dims(b: &mut Builder<'_>, launch: ValueId, offset: u64, name: &str) -> [Operand; 3] {
+/// Loads an array of three u32 of `Launch`.
+pub(super) fn load_dims(b: &mut Builder<'_>, launch: ValueId, offset: u64, name: &str) -> [Operand; 3] {
     [0, 1, 2].map(|dim| {
         let place = b.gep(Type::I8, launch, i64_const(offset + 4 * dim));
         b.load(Type::I32, place, Some(name)).into()

@@ -16,13 +16,14 @@ const MOST: u32 = 16;
 /// Maximum number of instructions of a kernel, multiplied by the factor.
 const CODE: usize = 6000;
 
-/// The factor, from the uniformity with factor 1. `registers` is the number of vectors that fit into the registers.
+/// The factor: 1 if the threadgroup's size is dynamic. From the uniformity with factor 1. `registers` is the number of vectors that fit into the registers.
 pub(crate) fn factor(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, registers: u32) -> u32 {
     let (Some((cfg, masks)), Some(per_row)) = (uniform.cfg(), layout.per_row) else { return 1 };
     let in_loop = |b: &BlockId| cfg.loop_of(*b).is_some();
     let parts_lanes = |b: &BlockId| uniform.divergent[b.0 as usize];
     // Simdgroup operations are within one vector, which is a simdgroup.
-    if kernel.exchanges.is_some()
+    if layout.is_dynamic
+        || kernel.exchanges.is_some()
         || cfg.loops.is_empty()
         || masks.divergent_loops.contains(&true)
         || cfg.order.iter().any(|b| in_loop(b) && parts_lanes(b))

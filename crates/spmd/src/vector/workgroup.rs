@@ -71,14 +71,15 @@ pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
         inputs.group,
         regions::returns_diverge(kernel, regions, inputs.group),
     );
-    let (prologue, threadgroup) = Prologue::write(module, kernel, options, context.bytes, &mut function)?;
+    let (prologue, threadgroup) =
+        Prologue::write(module, kernel, options, layout, context.bytes, &mut function)?;
     source.threadgroup = threadgroup;
     let mut group = WorkgroupWriter {
         inputs,
         source: &source,
         context: &context,
         prologue: &prologue,
-        rows: workgroup_tiling::rows(inputs),
+        is_tiled: workgroup_tiling::is_profitable(inputs),
         slots: Slots::default(),
         privates: HashMap::new(),
         faults: Vec::new(),
@@ -94,8 +95,8 @@ struct WorkgroupWriter<'a> {
     source: &'a Source<'a>,
     context: &'a BarrierContext,
     prologue: &'a Prologue,
-    /// Number of rows of iterations that are interleaved over several threadgroups.
-    rows: u32,
+    /// Whether rows of iterations are interleaved over several threadgroups.
+    is_tiled: bool,
     slots: Slots,
     /// Addresses of private arrays: of an iteration's first thread, or with barriers of the threadgroup's.
     privates: HashMap<ValueId, Operand>,
@@ -119,7 +120,7 @@ impl<'a> WorkgroupWriter<'a> {
     }
 
     fn write(&mut self, f: &mut Function) -> Result<(), Error> {
-        let groups = workgroup_tiling::loops(f, self.prologue, self.inputs.options.group, self.rows);
+        let groups = workgroup_tiling::loops(f, self.prologue, self.source.layout, self.is_tiled);
         let mut b = Builder::new(f, groups.exit);
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
         b.at = groups.body;
@@ -170,13 +171,18 @@ impl<'a> WorkgroupWriter<'a> {
         let shared =
             before.map(|live| self.context.read_shared(&mut b, source.kernel, &self.prologue.scratch, live));
         let shared = shared.unwrap_or_default();
-        let early_exits = match self.rows == 1 && source.layout.iterations() > 1 {
+        let early_exits = match !self.is_tiled && source.layout.iterations() > 1 {
             true => EarlyExits { inputs: self.inputs, context: self.context }.of(region),
             false => HashMap::new(),
         };
         let last = (!early_exits.is_empty()).then(|| self.last(&mut b));
-        let iterations =
-            iterations::vector_loop(&mut b, source.layout, (&group.row, self.rows), last.as_ref());
+        let iterations = iterations::vector_loop(
+            &mut b,
+            source.layout,
+            &self.prologue.full,
+            group.row.as_ref(),
+            last.as_ref(),
+        );
         let place =
             ContextSlot { scratch: self.prologue.scratch.clone(), iteration: iterations.wide.clone() };
         let mut slots = std::mem::take(&mut self.slots);
@@ -242,8 +248,8 @@ impl<'a> WorkgroupWriter<'a> {
             (0..emit.factor()).for_each(|part| exited.clear(emit, &iterations.iteration, part));
         }
         let exited = exited.filter(|_| number > 0);
-        let exact = self.source.layout.is_exact() && exited.is_none();
-        if exact {
+        let exact = if exited.is_some() { Some(false) } else { self.source.layout.is_exact() };
+        if exact != Some(false) {
             let some = emit.b.f.new_block(None);
             emit.b.cond_br(group.complete.clone(), made.uniform, some);
             emit.b.at = some;
@@ -257,7 +263,7 @@ impl<'a> WorkgroupWriter<'a> {
                 *lanes = emit.b.binary(BinaryOp::And, "", &ty, lanes.clone(), left).into();
             }
         }
-        if !exact || made.masked.is_none() {
+        if exact != Some(true) || made.masked.is_none() {
             let partly = emit.b.f.new_block(None);
             let all = emit.all(&lanes);
             let otherwise = if made.masked.is_some() { partly } else { iterations.next };
@@ -291,7 +297,7 @@ impl<'a> WorkgroupWriter<'a> {
                 Position::Thread => positions.thread[*dim].clone(),
                 Position::Group => one(group.position[*dim].clone()),
                 Position::GroupSize => one(group.size[*dim].clone()),
-                Position::FullGroupSize => one(i32_const(self.inputs.options.group[*dim]).into()),
+                Position::FullGroupSize => one(self.prologue.full.threads[*dim].clone()),
                 Position::Grid => one(self.prologue.grid[*dim].clone()),
                 Position::Groups => one(self.prologue.groups[*dim].clone()),
                 Position::ArgumentBytes => one(self.prologue.sizes[*dim].clone()),
@@ -386,7 +392,7 @@ impl Exits for RegionExits<'_> {
 
     fn exit_early(&self, b: &mut Builder<'_>) {
         if let Some(slot) = &self.last {
-            b.store(Type::I1, Const::int(1, -1), slot.clone());
+            b.store(Type::I1, self.prologue.full.x_ascends(), slot.clone());
         }
     }
 

@@ -13,6 +13,7 @@ use elinvar_ir::{
     BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Op, Operand, Type, Typed, ValueId,
 };
 
+use crate::analysis::lane_layout::Layout;
 use crate::support::builder::{Builder, Counter, i32_const};
 use crate::vector::prologue::Prologue;
 use crate::vector::workgroup::Inputs;
@@ -29,10 +30,10 @@ pub(crate) struct WorkgroupLoops {
     pub position: [Operand; 3],
     /// Its size.
     pub size: [Operand; 3],
-    /// Whether it is a full threadgroup.
+    /// Whether it is a full threadgroup, and exact if that depends on a dynamic size.
     pub complete: Operand,
-    /// Current row; 0 if there is only one.
-    pub row: Operand,
+    /// Current row, if rows are interleaved.
+    pub row: Option<Operand>,
     /// Start of the body, without a terminator.
     pub body: BlockId,
     /// Target of the body's end.
@@ -41,8 +42,8 @@ pub(crate) struct WorkgroupLoops {
     pub exit: BlockId,
 }
 
-/// Number of rows of a full threadgroup that are interleaved over several threadgroups.
-pub(crate) fn rows(inputs: &Inputs<'_>) -> u32 {
+/// Whether the rows of a full threadgroup, if it has several, are to be interleaved over several threadgroups.
+pub(crate) fn is_profitable(inputs: &Inputs<'_>) -> bool {
     let Inputs { kernel, uniform, layout, options, .. } = *inputs;
     let together = |block: BlockId, ptr: &Typed| {
         let known = uniform.at(&ptr.op, &ptr.ty, block);
@@ -51,21 +52,48 @@ pub(crate) fn rows(inputs: &Inputs<'_>) -> u32 {
     let function = &kernel.function;
     let mut insts = function.block_ids().flat_map(|b| function.block(b).insts.iter().map(move |i| (b, i)));
     let is_free = kernel.barriers.is_empty() && !options.ascending && layout.lanes > 1;
-    let in_rows = is_free
+    is_free
+        && (layout.is_dynamic || layout.rows() > 1)
         && insts.all(|(block, inst)| match &inst.op {
             Op::Load { ptr, .. } | Op::Store { ptr, .. } => together(block, ptr),
             _ => true,
-        });
-    if in_rows { layout.rows() } else { 1 }
+        })
 }
 
-/// Emits the loops, from the entry block, over threadgroups of this full size and number of rows.
-pub(crate) fn loops(f: &mut Function, prologue: &Prologue, full: [u32; 3], rows: u32) -> WorkgroupLoops {
+/// Number of rows that are interleaved, and maximum number of threadgroups of a run.
+fn tile(
+    b: &mut Builder<'_>,
+    prologue: &Prologue,
+    layout: &Layout,
+    is_tiled: bool,
+) -> (Operand, Option<Operand>) {
+    match &prologue.full.dynamic {
+        _ if !is_tiled => (i32_const(1).into(), None),
+        None => (i32_const(layout.rows()).into(), Some(i32_const((RUN / layout.group[0]).max(1)).into())),
+        Some(dynamic) => {
+            let x = prologue.full.threads[0].clone();
+            let most = b.binary(BinaryOp::UDiv, "", &Type::I32, i32_const(RUN), x);
+            let none = b.icmp(IntPredicate::Eq, &Type::I32, most, i32_const(0));
+            let most = b.select(&Type::I32, none, i32_const(1), most);
+            let most = b.select(&Type::I32, dynamic.is_single.clone(), i32_const(u32::MAX), most);
+            (dynamic.rows.clone(), Some(most.into()))
+        }
+    }
+}
+
+/// Emits the loops over threadgroups, from the entry block.
+pub(crate) fn loops(
+    f: &mut Function,
+    prologue: &Prologue,
+    layout: &Layout,
+    is_tiled: bool,
+) -> WorkgroupLoops {
     let [head, run, row, group] = ["runs", "run", "row", "group"].map(|name| f.new_block(Some(name)));
     let [body, next, next_row, next_run] = [(); 4].map(|()| f.new_block(None));
     let exit = f.new_block(Some("exit"));
     let mut b = Builder::new(f, prologue.entry);
     let first = first_position(&mut b, prologue);
+    let (rows, most) = tile(&mut b, prologue, layout, is_tiled);
     b.br(head);
 
     let index = Counter::new(b.f, head, "group.index", Type::I64, (prologue.begin.clone(), prologue.entry));
@@ -76,33 +104,35 @@ pub(crate) fn loops(f: &mut Function, prologue: &Prologue, full: [u32; 3], rows:
     b.cond_br(more, run, exit);
 
     b.at = run;
-    let most = if rows > 1 { (RUN / full[0]).max(1) } else { u32::MAX };
     let count = run_length(&mut b, prologue, &index, &x, most);
     let end = b.binary(BinaryOp::Add, "nuw", &Type::I32, x.value, count);
-    let (y_size, y_full) = size(&mut b, prologue, full, 1, y.value);
-    let (z_size, z_full) = size(&mut b, prologue, full, 2, z.value);
-    let yz_full = b.binary(BinaryOp::And, "", &Type::I1, y_full, z_full);
+    let (y_size, y_full) = size(&mut b, prologue, 1, y.value);
+    let (z_size, z_full) = size(&mut b, prologue, 2, z.value);
+    let mut yz_full = b.binary(BinaryOp::And, "", &Type::I1, y_full, z_full);
+    if let Some(is_exact) = prologue.full.dynamic.as_ref().and_then(|dynamic| dynamic.is_exact.as_ref()) {
+        yz_full = b.binary(BinaryOp::And, "", &Type::I1, yz_full, is_exact.clone());
+    }
     b.br(row);
     let row_number = Counter::new(b.f, row, "row", Type::I32, (i32_const(0), run));
     b.at = row;
     b.br(group);
     let group_x = Counter::new(b.f, group, "group.x", Type::I32, (x.value, row));
     b.at = group;
-    let (x_size, x_full) = size(&mut b, prologue, full, 0, group_x.value);
+    let (x_size, x_full) = size(&mut b, prologue, 0, group_x.value);
     let complete = b.binary(BinaryOp::And, "", &Type::I1, yz_full, x_full).into();
     b.br(body);
     let groups = WorkgroupLoops {
         position: [group_x.value, y.value, z.value].map(Operand::from),
         size: [x_size, y_size, z_size],
         complete,
-        row: if rows > 1 { row_number.value.into() } else { i32_const(0).into() },
+        row: is_tiled.then(|| row_number.value.into()),
         body,
         next,
         exit,
     };
 
     again(&mut b, group_x, end, (next, next_row));
-    again(&mut b, row_number, i32_const(rows), (next_row, next_run));
+    again(&mut b, row_number, rows, (next_row, next_run));
     b.at = next_run;
     let wide = b.cast(CastOp::ZExt, Type::I32, count, Type::I64);
     let after = b.binary(BinaryOp::Add, "nuw", &Type::I64, index.value, wide);
@@ -134,37 +164,35 @@ fn first_position(b: &mut Builder<'_>, prologue: &Prologue) -> [Operand; 3] {
     [x, y, z].map(|p| Operand::from(b.cast(CastOp::Trunc, Type::I64, p, Type::I32)))
 }
 
-/// Number of threadgroups of a run: at most `most`, the rest along x, and the rest of the range.
-fn run_length(b: &mut Builder<'_>, prologue: &Prologue, index: &Counter, x: &Counter, most: u32) -> ValueId {
+/// Number of threadgroups of a run: at most `most`, if it is given, the rest along x, and the rest of the range.
+fn run_length(
+    b: &mut Builder<'_>,
+    prologue: &Prologue,
+    index: &Counter,
+    x: &Counter,
+    most: Option<Operand>,
+) -> ValueId {
     let left = b.binary(BinaryOp::Sub, "nuw", &Type::I64, prologue.end.clone(), index.value);
     let along = b.binary(BinaryOp::Sub, "nuw", &Type::I32, prologue.groups[0].clone(), x.value);
     let wide = b.cast(CastOp::ZExt, Type::I32, along, Type::I64);
     let fewer = b.icmp(IntPredicate::Ult, &Type::I64, left, wide);
     let left = b.cast(CastOp::Trunc, Type::I64, left, Type::I32);
     let count = b.select(&Type::I32, fewer, left, along);
-    if most == u32::MAX {
-        return count;
-    }
-    let fewer = b.icmp(IntPredicate::Ult, &Type::I32, count, i32_const(most));
-    b.select(&Type::I32, fewer, count, i32_const(most))
+    let Some(most) = most else { return count };
+    let fewer = b.icmp(IntPredicate::Ult, &Type::I32, count, most.clone());
+    b.select(&Type::I32, fewer, count, most)
 }
 
 /// Size of the threadgroup at a position along a dimension, and whether it is full.
-fn size(
-    b: &mut Builder<'_>,
-    prologue: &Prologue,
-    full: [u32; 3],
-    dim: usize,
-    at: ValueId,
-) -> (Operand, Operand) {
-    let full = full[dim];
-    if full == 1 {
+fn size(b: &mut Builder<'_>, prologue: &Prologue, dim: usize, at: ValueId) -> (Operand, Operand) {
+    if prologue.full.is_one(dim) {
         return (i32_const(1).into(), Const::int(1, -1).into());
     }
-    let first = b.binary(BinaryOp::Mul, "nuw", &Type::I32, at, i32_const(full));
+    let full = &prologue.full.threads[dim];
+    let first = b.binary(BinaryOp::Mul, "nuw", &Type::I32, at, full.clone());
     let left = b.binary(BinaryOp::Sub, "nuw", &Type::I32, prologue.grid[dim].clone(), first);
-    let whole = b.icmp(IntPredicate::Uge, &Type::I32, left, i32_const(full));
-    (b.select(&Type::I32, whole, i32_const(full), left).into(), whole.into())
+    let whole = b.icmp(IntPredicate::Uge, &Type::I32, left, full.clone());
+    (b.select(&Type::I32, whole, full.clone(), left).into(), whole.into())
 }
 
 /// Position of the threadgroup after a run that ends at `end`.

@@ -48,6 +48,7 @@ mod sheet;
 mod simdgroup_kernels;
 mod simdgroup_matrices;
 mod simdgroups;
+mod sizes;
 mod soundness;
 mod sources;
 mod streams;
@@ -179,6 +180,7 @@ pub fn cases() -> Vec<Case> {
         layout::CASES,
         program_scope::CASES,
         constants::CASES,
+        sizes::CASES,
         tiers::CASES,
         integers::CASES,
         simdgroups::CASES,

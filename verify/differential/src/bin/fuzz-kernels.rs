@@ -1,7 +1,7 @@
 //! Compares random kernels, compiled for the CPU, with the reference interpreter.
 //!
-//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed]`: N kernels from seed S on, of any kind or with
-//! indices of all widths. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The exit code is
+//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed] [--sizes any|static|dynamic]`: N kernels from seed S
+//! on, of any kind or with indices of all widths, compiled for their threadgroup size or with the size as a value. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The exit code is
 //! 1 if there are differences.
 
 use std::process::ExitCode;
@@ -24,6 +24,7 @@ fn main() -> ExitCode {
 fn run() -> Result<usize> {
     let (mut count, mut seed, mut folder) = (100u64, 1u64, None);
     let mut made: fn(u64) -> Kernel = Kernel::random;
+    let mut dynamic = None;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} needs a value"))?;
@@ -37,8 +38,18 @@ fn run() -> Result<usize> {
                     _ => bail!("--kernels is any or indexed"),
                 }
             }
+            "--sizes" => {
+                dynamic = match value.as_str() {
+                    "any" => None,
+                    "static" => Some(false),
+                    "dynamic" => Some(true),
+                    _ => bail!("--sizes is any, static or dynamic"),
+                }
+            }
             "--out" => folder = Some(std::path::PathBuf::from(value)),
-            _ => bail!("usage: fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed]"),
+            _ => bail!(
+                "usage: fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed] [--sizes any|static|dynamic]"
+            ),
         }
     }
     let (mut different, mut refused, mut long) = (0, 0, 0);
@@ -46,7 +57,10 @@ fn run() -> Result<usize> {
     let mut first = seed;
     while first < last {
         let end = (first - first % BATCH).saturating_add(BATCH).min(last);
-        let kernels: Vec<Kernel> = (first..end).map(made).collect();
+        let mut kernels: Vec<Kernel> = (first..end).map(made).collect();
+        for kernel in &mut kernels {
+            kernel.setting.dynamic = dynamic.unwrap_or(kernel.setting.dynamic);
+        }
         for (kernel, outcome) in kernels.iter().zip(check(&kernels)) {
             match outcome {
                 Outcome::Same => {}

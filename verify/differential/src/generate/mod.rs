@@ -169,11 +169,12 @@ impl Kernel {
 
     /// A source with only this kernel, after a comment with its launch.
     pub fn source(&self) -> String {
-        let (Shape { threads, group }, Setting { lanes, processor, optimized, checked, stoppable, large }) =
-            (self.shape, self.setting);
+        let Shape { threads, group } = self.shape;
+        let Setting { lanes, processor, optimized, checked, stoppable, large, dynamic } = self.setting;
         format!(
             "// seed {} threads {threads:?} group {group:?} n {}\n\
-             // lanes {lanes} processor {} optimized {optimized} checked {checked} stoppable {stoppable} large {large}\n{}{}",
+             // lanes {lanes} processor {} optimized {optimized} checked {checked} stoppable {stoppable} large {large} \
+             dynamic {dynamic}\n{}{}",
             self.seed,
             self.n,
             processor.unwrap_or("native"),
@@ -209,6 +210,7 @@ fn setting(seed: u64) -> Setting {
         checked: seed % 11 == 5,
         stoppable: seed % 7 == 3,
         large: seed % 5 == 2,
+        dynamic: seed % 3 == 1,
     }
 }
 

@@ -22,6 +22,7 @@ use elinvar_spmd::{Compiled, SizeBound};
 
 pub use run::{Launched, Launches};
 
+use crate::compile::compile_for;
 use crate::module::{self, Items};
 use crate::random::Random;
 
@@ -36,6 +37,8 @@ pub struct Wild {
     pub lanes: u32,
     /// Whether clang optimizes the checked code.
     pub optimized: bool,
+    /// Whether the threadgroup's size is a value of the launch, if there is such code for this size.
+    pub dynamic: bool,
     text: String,
 }
 
@@ -57,13 +60,16 @@ impl Wild {
         let mut random = Random::new(seed ^ 0x0bad_5eed);
         let group = random.pick(&[1, 4, 8, 16, 19, 32]);
         let lanes = random.pick(&[1, 4, 8, 8, 16, 16, 32]);
-        Self { seed, group, lanes, optimized, text: text::kernel(seed, group) }
+        Self { seed, group, lanes, optimized, dynamic: seed % 3 == 1, text: text::kernel(seed, group) }
     }
 
     /// A source with this kernel alone.
     pub fn source(&self) -> String {
-        let Self { seed, group, lanes, optimized, text } = self;
-        format!("// seed {seed} group {group} lanes {lanes} optimized {optimized}\n{}{text}", text::HEADER)
+        let Self { seed, group, lanes, optimized, dynamic, text } = self;
+        let header = text::HEADER;
+        format!(
+            "// seed {seed} group {group} lanes {lanes} optimized {optimized} dynamic {dynamic}\n{header}{text}"
+        )
     }
 }
 
@@ -84,7 +90,8 @@ pub(crate) fn build(kernels: &[Wild]) -> Result<Vec<Result<Built, String>>> {
     let mut made = Vec::new();
     for (at, kernel) in kernels.iter().enumerate() {
         let module = entry(&optimized, at)?;
-        let compiled = elinvar_spmd::compile(&module, &options(kernel)).map_err(|error| error.to_string());
+        let compiled = compile_for(&module, options(kernel), [kernel.group, 1, 1], kernel.dynamic);
+        let compiled = compiled.map_err(|error| error.to_string());
         let may_write = elinvar_spmd::facts(&module).map_err(|error| error.to_string());
         made.push((compiled, may_write.map(|facts| facts.may_write), entry(&unoptimized, at)?));
     }
@@ -112,7 +119,7 @@ fn options(kernel: &Wild) -> elinvar_spmd::Options {
     let mut given = ALIGNS.map(|align| Given { bytes: 0, align });
     given[text::REFERENCE].bytes = text::BYTES[text::REFERENCE] as u64;
     elinvar_spmd::Options {
-        group: [kernel.group, 1, 1],
+        group: [kernel.group, 1, 1].into(),
         lanes: target.lanes(),
         registers: target.registers(),
         gathers: target.gathers(),

@@ -269,6 +269,7 @@ fn call(
         sizes: sizes.as_ptr(),
         record,
         stop: &raw const go_on,
+        group: [wild.group, 1, 1],
     };
     // SAFETY: the code is of a checked kernel, whose launch is safe whatever its text: that is what is tested. The scratch memory is
     // aligned and as large as it and the threadgroup's argument need.

@@ -1,0 +1,165 @@
+//! How many threadgroup sizes of a kernel are compiled on the CPU: the first one, and then general code, which serves the others until they
+//! are launched often.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use elinvar::{Device, Grid, Kernel, KernelOptions, Source, Stream, Tier};
+use elinvar_cache::Cache;
+use elinvar_driver::Driver as _;
+use elinvar_driver_cpu::CpuDriver;
+use elinvar_msl::stage;
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+/// Each thread reads its neighbor's number, over a barrier.
+const SWAP: &str = "kernel void swap(device uint* out, uint i [[thread_position_in_grid]],
+                     uint t [[thread_index_in_threadgroup]], uint3 size [[threads_per_threadgroup]]) {
+        threadgroup uint shared[1024];
+        shared[t] = i;
+        threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+        out[i] = shared[(t + 1) % size.x];
+    }";
+/// One barrier for threads below 32, and another for the rest.
+const APART: &str = "kernel void apart(device uint* out, uint i [[thread_position_in_grid]],
+                      uint t [[thread_position_in_threadgroup]]) {
+        threadgroup uint shared[1024];
+        shared[t] = i;
+        if (t < 32) {
+            threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+            out[i] = shared[t ^ 1];
+        } else {
+            threadgroup_barrier(metal::mem_flags::mem_device);
+            out[i] = 7;
+        }
+    }";
+
+/// Counts the runs of the passes on the threads that use it.
+#[derive(Clone, Default)]
+struct Compilations(Arc<AtomicUsize>);
+
+impl Compilations {
+    fn during(run: impl FnOnce()) -> usize {
+        let count = Self::default();
+        tracing::subscriber::with_default(count.clone(), run);
+        count.0.load(Ordering::Relaxed)
+    }
+}
+
+impl tracing::Subscriber for Compilations {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == stage::TARGET
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+impl Visit for Compilations {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if (field.name(), value) == ("stage", "passes") {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+}
+
+fn kernel(cache: &Cache, text: &str, name: &str, tier: Tier) -> Kernel {
+    let device = CpuDriver::with_cache(2, cache).devices().unwrap().remove(0);
+    let library = Device::new(device).compile(Source::named(format!("{name}.metal"), text)).unwrap();
+    library.kernel_with(name, KernelOptions::new().tier(tier)).unwrap()
+}
+
+/// Launches `swap` over two and a half threadgroups and compares every element.
+fn launch(kernel: &Kernel, stream: &Stream, group: usize) {
+    let n = 2 * group + group.div_ceil(2);
+    let mut out = kernel.device().buffer::<u32>(n).unwrap();
+    // SAFETY: each thread writes its own element.
+    #[allow(unsafe_code)]
+    let launched = unsafe { kernel.launch(stream, Grid::threads(n).group(group), (&mut out,)) };
+    launched.unwrap().wait().unwrap();
+    for (i, value) in out.to_vec().unwrap().into_iter().enumerate() {
+        let (first, t) = (i / group * group, i % group);
+        let size = group.min(n - first);
+        assert_eq!(value as usize, first + (t + 1) % size, "element {i} with threadgroups of {group}");
+    }
+}
+
+/// Sizes of which all are in rows, whatever the number of lanes.
+const GROUPS: [usize; 8] = [64, 100, 128, 33, 256, 1000, 96, 1024];
+
+fn compilations(cache: &Cache, tier: Tier) -> usize {
+    let kernel = kernel(cache, SWAP, "swap", tier);
+    let stream = kernel.device().stream().unwrap();
+    Compilations::during(|| {
+        for _ in 0..3 {
+            GROUPS.iter().for_each(|group| launch(&kernel, &stream, *group));
+        }
+    })
+}
+
+#[test]
+fn one_kernel_serves_all_sizes_but_the_first() {
+    assert_eq!(compilations(&Cache::off(), Tier::Adaptive), 2);
+    assert_eq!(compilations(&Cache::off(), Tier::Quick), 2);
+    assert_eq!(compilations(&Cache::off(), Tier::Optimized), GROUPS.len());
+}
+
+#[test]
+fn general_code_is_cached() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::at(folder.path(), 1 << 30, CpuDriver::CACHE_VERSION);
+    assert_eq!([(); 2].map(|()| compilations(&cache, Tier::Adaptive)), [2, 0]);
+}
+
+#[test]
+fn a_size_that_is_launched_often_is_specialized_in_the_background() {
+    let kernel = kernel(&Cache::off(), SWAP, "swap", Tier::Adaptive);
+    let stream = kernel.device().stream().unwrap();
+    let count = Compilations::during(|| {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(2) {
+            [64, 128].iter().for_each(|group| launch(&kernel, &stream, *group));
+        }
+    });
+    assert_eq!(count, 2);
+    // On request it is at once.
+    assert_eq!(Compilations::during(|| kernel.optimize(256).unwrap()), 1);
+    [64, 128, 256, 512].iter().for_each(|group| launch(&kernel, &stream, *group));
+}
+
+#[test]
+fn barriers_that_only_some_threads_reach_are_rejected_for_each_size() {
+    let kernel = kernel(&Cache::off(), APART, "apart", Tier::Adaptive);
+    let stream = kernel.device().stream().unwrap();
+    let mut out = kernel.device().buffer::<u32>(128).unwrap();
+    for group in [32_u32, 16, 64, 128, 8, 64] {
+        // SAFETY: each thread writes its own element.
+        #[allow(unsafe_code)]
+        let launched = unsafe { kernel.launch(&stream, Grid::threads(128).group(group), (&mut out,)) };
+        let launched = launched.and_then(|launch| launch.wait());
+        match group {
+            64.. => assert!(matches!(launched, Err(elinvar::Error::Compile(_))), "threadgroups of {group}"),
+            _ => {
+                launched.unwrap();
+                let expected: Vec<u32> = (0..128).map(|i| i ^ 1).collect();
+                assert_eq!(out.to_vec().unwrap(), expected);
+            }
+        }
+    }
+}

@@ -267,9 +267,9 @@ impl Compiler {
 fn object(compiled: Compiled, code: MachineCode, ascending: bool) -> Object {
     let place = |location: Location| format!("{}:{}", location.file, location.line);
     let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place))).collect();
-    let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
+    let Compiled { scratch_bytes, private_counters, checks, .. } = compiled;
     let MachineCode { bytes, optimized } = code;
-    Object { bytes, optimized, scratch_bytes, ascending, faults, checks }
+    Object { bytes, optimized, scratch_bytes, ascending, private_counters, faults, checks }
 }
 
 /// Loads bytes from the cache; `None` if that fails.

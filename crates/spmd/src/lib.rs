@@ -108,6 +108,8 @@ pub struct Compiled {
     pub ir: String,
     /// Size in bytes of the scratch memory before the dynamic threadgroup memory; a multiple of 64.
     pub scratch_bytes: u64,
+    /// Whether a call combines private counters with a buffer at its end, a cost that more threadgroups share in a longer range.
+    pub private_counters: bool,
     /// Meaning of the function's fault codes: code `n` is entry `n - 1`.
     pub faults: Vec<FaultSite>,
     /// Meaning of a fault record, with bounds checks.
@@ -161,8 +163,8 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     let Code::Target(output, workgroup) = state.code else {
         return Err(Error::Malformed("the pipeline ended early".into()));
     };
-    let WorkgroupFunction { scratch_bytes, faults, .. } = *workgroup;
-    Ok(Compiled { ir: output.to_string(), scratch_bytes, faults, checks: state.checks })
+    let WorkgroupFunction { scratch_bytes, private_counters, faults, .. } = *workgroup;
+    Ok(Compiled { ir: output.to_string(), scratch_bytes, private_counters, faults, checks: state.checks })
 }
 
 /// Runs the pipeline of [`compile`] on the entry of `module` up to `pass`, and returns the IR as text. For tests and tools.

@@ -34,6 +34,7 @@ use crate::kernel::Kernel;
 use crate::support::builder::Builder;
 use crate::support::constants::Threadgroup;
 use crate::vector::gather_scatter::Gathers;
+use crate::vector::private_counters::Table;
 use matrix_product::Matrices;
 
 /// The available forms of a value.
@@ -80,6 +81,8 @@ pub(crate) struct Source<'a> {
     pub used: HashSet<ValueId>,
     /// Parameters that point to threadgroup memory.
     pub threadgroup_params: HashSet<ValueId>,
+    /// Tables of atomic counters, by the parameter; empty before the prologue is emitted.
+    pub counters: HashMap<ValueId, Table>,
 }
 
 impl<'a> Source<'a> {
@@ -145,6 +148,7 @@ impl<'a> Source<'a> {
             leaving,
             used: all_used,
             threadgroup_params,
+            counters: HashMap::new(),
         }
     }
 
@@ -168,6 +172,18 @@ impl<'a> Source<'a> {
                     _ => return false,
                 },
             }
+        }
+    }
+
+    /// The table of the counters that an address points to.
+    pub fn table(&self, address: &Operand) -> Option<&Table> {
+        let mut at = address.value()?;
+        loop {
+            if let Some(table) = self.counters.get(&at) {
+                return Some(table);
+            }
+            let Op::Gep { base, .. } = &self.definition(at)?.op else { return None };
+            at = base.op.value()?;
         }
     }
 
@@ -205,6 +221,8 @@ pub(crate) struct Emit<'a, 'f> {
     pub block: BlockId,
     /// The mask of active lanes, one vector for each part; `None` in the uniform version.
     pub mask: Option<Vec<Operand>>,
+    /// The table that atomic operations update instead of its buffer.
+    table: Option<&'a Table>,
 }
 
 impl<'a, 'f> Emit<'a, 'f> {
@@ -227,6 +245,7 @@ impl<'a, 'f> Emit<'a, 'f> {
             aside: false,
             block: BlockId(0),
             mask: None,
+            table: None,
         }
     }
 

@@ -65,7 +65,8 @@ pub(crate) struct WorkgroupFunction {
 pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
     let Inputs { module, kernel, regions, live, layout, uniform, options, .. } = *inputs;
     let mut function = Function::new(SYMBOL, Type::I32);
-    function.suffix = "nounwind null_pointer_is_valid".into();
+    // A loop over vectors that copies or clears threadgroup memory is short: a call of memcpy takes longer, and spills vectors.
+    function.suffix = r#"nounwind null_pointer_is_valid "no-builtin-memcpy" "no-builtin-memset""#.into();
     let mut source = Source::new(module, kernel, uniform, layout, options);
     // The dynamic threadgroup memory begins behind the barrier contexts.
     let mut context = BarrierContext::new(
@@ -228,7 +229,8 @@ impl<'a> WorkgroupWriter<'a> {
             last,
             faults: &mut self.faults,
         };
-        let emit_versions = Emit::new(source, f, self.prologue.entry, &mut slots, given.clone());
+        let mut emit_versions = Emit::new(source, f, self.prologue.entry, &mut slots, given.clone());
+        emit_versions.has_prefix_masks = exits.last.is_some();
         let cfg = self.inputs.cfgs.and_then(|cfgs| cfgs.get(number)?.clone());
         let made = versions::write(emit_versions, region, cfg, decide, &mut exits);
         let mut emit = Emit::new(source, f, self.prologue.entry, &mut slots, given);

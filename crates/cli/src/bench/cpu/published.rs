@@ -40,7 +40,7 @@ pub const OF_GGML: [(&str, Run); 3] = [
 
 /// Kernels whose sources the environment does not name, with the reason.
 pub fn absences() -> impl Iterator<Item = (&'static str, String)> {
-    let candle = (!candle::is_named()).then(|| ("steel_*, attention_candle_*", "ELINVAR_CANDLE"));
+    let candle = (!candle::is_named()).then_some(("steel_*, attention_candle_*", "ELINVAR_CANDLE"));
     let ggml = (!is_ggml_named()).then_some(("attention_ggml_*, mul_mv_*", GGML));
     candle.into_iter().chain(ggml).map(|(names, variable)| (names, format!("{variable} is not set")))
 }

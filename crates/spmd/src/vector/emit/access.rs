@@ -87,7 +87,7 @@ impl Emit<'_, '_> {
                 let one = self.b.load(ty.clone(), at, None);
                 self.splat(one.into(), ty)
             }
-            Address::Row(at, step) if step == access.size => self.load_row(&access, at, part),
+            Address::Row(at, step) if step == access.size => self.load_contiguous(&access, ptr, at, part),
             Address::Row(at, step) if step == -access.size => self.load_backwards(&access, at, part),
             Address::Row(..) => {
                 let all = self.addresses(ptr, part);
@@ -197,7 +197,7 @@ impl Emit<'_, '_> {
                 Address::One(at) => self.store_one(&access, value, at, part),
                 Address::Row(at, step) if step == access.size => {
                     let vector = self.vector(&value.op, &value.ty, part);
-                    self.store_row(&access, vector, at, part);
+                    self.store_contiguous(&access, ptr, vector, at, part);
                 }
                 Address::Row(..) => {
                     let all = self.addresses(ptr, part);

@@ -17,6 +17,7 @@ mod group_ops;
 mod instruction;
 mod interleaved;
 mod matrix_product;
+mod prefix_rows;
 mod replicate;
 mod value;
 
@@ -221,6 +222,8 @@ pub(crate) struct Emit<'a, 'f> {
     pub block: BlockId,
     /// The mask of active lanes, one vector for each part; `None` in the uniform version.
     pub mask: Option<Vec<Operand>>,
+    /// Whether the active lanes of a mask are often the first ones, as in a region with an early exit.
+    pub has_prefix_masks: bool,
     /// The table that atomic operations update instead of its buffer.
     table: Option<&'a Table>,
 }
@@ -245,6 +248,7 @@ impl<'a, 'f> Emit<'a, 'f> {
             aside: false,
             block: BlockId(0),
             mask: None,
+            has_prefix_masks: false,
             table: None,
         }
     }

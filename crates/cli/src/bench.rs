@@ -46,7 +46,10 @@ Suites:
   cpu      whole kernels, with one thread and with all threads: saxpy_dram, saxpy_l2, matmul_naive,
            matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
            histogram_threadgroup, gather, softmax, stencil3d, nbody; if ELINVAR_CANDLE is set, matrix products
-           of the crate candle-metal-kernels: steel_f32_32x32, steel_f32_64x64, steel_f16_32x32, steel_f16_64x64
+           and flash attention of the crate candle-metal-kernels: steel_f32_32x32, steel_f32_64x64,
+           steel_f16_32x32, steel_f16_64x64, steel_bf16_32x32, steel_bf16_64x64, attention_candle_f32,
+           attention_candle_f16; if ELINVAR_GGML is set, which is the path of llama.cpp's folder ggml/src, flash
+           attention and products of quantized matrices with a vector: attention_ggml_f16, mul_mv_q4_0, mul_mv_q4_k
   cuda     whole kernels, launches, graphs and copies on an NVIDIA GPU
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
@@ -136,14 +139,6 @@ const CASES: &[(&str, &str, Run)] = &[
     ("candle", "candle_matmul_f16", cuda::matmul_f16),
 ];
 
-/// Kernels of the crate candle-metal-kernels in the `cpu` suite: name, function.
-const STEEL: [(&str, Run); 4] = [
-    ("steel_f32_32x32", cpu::steel::f32_32),
-    ("steel_f32_64x64", cpu::steel::f32_64),
-    ("steel_f16_32x32", cpu::steel::f16_32),
-    ("steel_f16_64x64", cpu::steel::f16_64),
-];
-
 /// A benchmark.
 struct Case {
     suite: &'static str,
@@ -156,8 +151,10 @@ enum Work {
     Once(Run),
     /// A kernel of the `cpu` suite, measured in every context.
     Kernel(cpu::Build),
-    /// As [`Work::Kernel`], by a function.
-    Steel(Run),
+    /// As [`Work::Kernel`], of the crate candle-metal-kernels.
+    Candle(Run),
+    /// As [`Work::Kernel`], of ggml.
+    Ggml(Run),
     /// Compilation of a kernel of the `cpu` suite.
     Compilation(cpu::Build),
     /// A kernel of the `cuda` suite.
@@ -180,8 +177,11 @@ fn cases() -> impl Iterator<Item = Case> {
     let on_gpu =
         |(name, problem): (&str, _)| Case { suite: "cuda", name: name.into(), work: Work::Cuda(problem) };
     let kernels = cpu::PROBLEMS.map(kernel).into_iter().chain(cuda::PROBLEMS.map(on_gpu));
-    let steel = STEEL.map(|(name, run)| Case { suite: "cpu", name: name.into(), work: Work::Steel(run) });
-    CASES.iter().map(once).chain(cpu::PROBLEMS.map(compilation)).chain(kernels).chain(steel)
+    let published = |(name, work): (&str, Work)| Case { suite: "cpu", name: name.into(), work };
+    let candle = cpu::published::CANDLE.map(|(name, run)| published((name, Work::Candle(run))));
+    let ggml = cpu::published::OF_GGML.map(|(name, run)| published((name, Work::Ggml(run))));
+    let all = CASES.iter().map(once).chain(cpu::PROBLEMS.map(compilation)).chain(kernels);
+    all.chain(candle).chain(ggml)
 }
 
 /// Context of a measurement.
@@ -231,10 +231,14 @@ impl Bench {
             };
             let contexts = &places[known].1;
             // The last context is the one with all threads.
-            let start = if matches!(work, Work::Kernel(_) | Work::Steel(_)) { 0 } else { contexts.len() - 1 };
+            let start = if matches!(work, Work::Kernel(_) | Work::Candle(_) | Work::Ggml(_)) {
+                0
+            } else {
+                contexts.len() - 1
+            };
             for context in &contexts[start..] {
                 let measure = || match work {
-                    Work::Once(run) | Work::Steel(run) => run(context),
+                    Work::Once(run) | Work::Candle(run) | Work::Ggml(run) => run(context),
                     Work::Kernel(problem) => cpu::measure(context, problem),
                     Work::Compilation(problem) => compile::kernel(problem),
                     Work::Cuda(problem) => cuda::measure(context, problem),
@@ -277,7 +281,8 @@ impl Bench {
         let can = |case: &Case| match case.suite {
             "cuda" => gpus > if case.name == "cuda_peer" { 1 } else { 0 },
             "candle" => gpus > 0 && cuda::is_named(),
-            _ if matches!(case.work, Work::Steel(_)) => cuda::is_named(),
+            _ if matches!(case.work, Work::Candle(_)) => cuda::is_named(),
+            _ if matches!(case.work, Work::Ggml(_)) => cpu::published::is_ggml_named(),
             _ if case.name == "launch_isolated" => cfg!(target_os = "linux"),
             _ => true,
         };
@@ -337,10 +342,9 @@ fn machine(outcomes: &[Outcome]) -> Value {
 fn absences(outcomes: &[Outcome]) -> Vec<(&'static str, String)> {
     let has = |suite| outcomes.iter().any(|outcome| outcome.suite == suite);
     let on_cpu = if has("cpu") { cpu::absences() } else { Vec::new() };
-    let steel =
-        (has("cpu") && !cuda::is_named()).then(|| ("steel_*", "ELINVAR_CANDLE is not set".to_owned()));
+    let published = has("cpu").then(cpu::published::absences).into_iter().flatten();
     let nvrtc = (has("cuda") || has("candle")).then(cuda::absence).flatten().map(|why| ("nvrtc", why));
-    on_cpu.into_iter().chain(steel).chain(nvrtc).collect()
+    on_cpu.into_iter().chain(published).chain(nvrtc).collect()
 }
 
 fn results(outcomes: &[Outcome]) -> Vec<Value> {

@@ -14,7 +14,7 @@ use elinvar_driver::{Binding, Command, Dim3, Dispatch, Error, Fault, Grid, Memor
 use elinvar_spmd::bounds::FaultRecord;
 
 use crate::crash;
-use crate::job::{Demand, Work};
+use crate::job::{COUNTING_NS, Demand, RANGE_NS, Work};
 use crate::kernel::{CompiledKernel, CpuPipeline};
 use crate::loader::Launch;
 use crate::memory::HostMemory;
@@ -83,6 +83,7 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
         groups: total,
         group_ns: kernel.group_ns.load(Ordering::Relaxed),
         ascending: kernel.ascending,
+        range_ns: if kernel.private_counters { COUNTING_NS } else { RANGE_NS },
     };
     // A helper of the previous dispatch may not have dropped it yet.
     let mut running = worker.spare.take().unwrap_or_default();

@@ -4,7 +4,7 @@
 //! every threadgroup before a running one has ended, is running, or is in another thread's range behind a running one. Therefore a
 //! threadgroup may wait for an earlier one.
 //!
-//! Ranges are sized by time: each thread measures the time per threadgroup and claims as many as take [`RANGE_NS`]. This keeps the
+//! Ranges are sized by time: each thread measures the time per threadgroup and claims as many as take [`Demand::range_ns`]. This keeps the
 //! overhead per range and the tail small, and allows sharing a job that takes longer than expected.
 
 use std::any::Any;
@@ -23,10 +23,12 @@ use crate::scratch::Scratch;
 
 /// Target duration of one range of threadgroups.
 pub(crate) const RANGE_NS: u64 = 4_000;
+/// The same for kernels with private counters: a call's end takes up to 2 µs for each KiB of counters.
+pub(crate) const COUNTING_NS: u64 = 40_000;
 /// If all workers claim from one range, they claim more at a time, so that it changes at most this often.
 const SHARED_NS: u64 = 250;
 /// A dispatch may take longer than the previous one. While one thread runs it alone, a range has at most one in this many threadgroups,
-/// or as many as take a fraction of [`RANGE_NS`], measured on its own first threadgroups.
+/// or as many as take a fraction of [`Demand::range_ns`], measured on its own first threadgroups.
 const ALONE_PARTS: u64 = 8;
 
 /// How long a worker spins before it sleeps. Short, and without yielding, because spinning workers that are descheduled would be counted
@@ -48,6 +50,8 @@ pub(crate) struct Demand {
     pub(crate) group_ns: u64,
     /// Whether threadgroups must start in ascending order.
     pub(crate) ascending: bool,
+    /// Target duration of a range in nanoseconds.
+    pub(crate) range_ns: u64,
 }
 
 /// Progress of one thread in a dispatch, and its range size.
@@ -103,7 +107,7 @@ pub(crate) fn run_alone(
     let run = || {
         let mut next = 0;
         while next < demand.groups && !leave(pace, demand.groups - next) {
-            let most = part.max((RANGE_NS / 2).checked_div(pace.group_ns()).unwrap_or(1));
+            let most = part.max((demand.range_ns / 2).checked_div(pace.group_ns()).unwrap_or(1));
             let end = demand.groups.min(next + pace.size.min(most));
             if work.run(next..end, scratch).is_break() {
                 return demand.groups;
@@ -133,8 +137,8 @@ pub(crate) struct Job {
 impl Job {
     /// Creates a job of the calling thread for the threadgroups from `next` on.
     pub(crate) fn new(work: Arc<dyn Work>, demand: Demand, next: u64, workers: usize) -> Self {
-        let Demand { groups, group_ns, ascending } = demand;
-        let target_ns = if ascending { RANGE_NS.max(SHARED_NS * workers as u64) } else { RANGE_NS };
+        let Demand { groups, group_ns, ascending, range_ns } = demand;
+        let target_ns = if ascending { range_ns.max(SHARED_NS * workers as u64) } else { range_ns };
         Self {
             work,
             ranges: Ranges::new(next..groups, workers, ascending),

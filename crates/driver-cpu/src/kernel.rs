@@ -31,6 +31,8 @@ pub(crate) struct CompiledKernel {
     pub(crate) bounds: Option<Bounds>,
     /// Whether threadgroups must start in ascending order, because the kernel could observe the order.
     pub(crate) ascending: bool,
+    /// Whether each call combines private counters with a buffer at its end.
+    pub(crate) private_counters: bool,
     /// Nanoseconds per threadgroup in the last dispatch; 0 before the first. A hint.
     pub(crate) group_ns: AtomicU64,
 }
@@ -38,8 +40,7 @@ pub(crate) struct CompiledKernel {
 impl CompiledKernel {
     /// The kernel of this signature, with its code loaded.
     pub(crate) fn new(signature: &Signature, code: Code, object: Object) -> Self {
-        let Object { bytes: _, optimized: _, scratch_bytes, ascending, faults, checks, row_sizes: _ } =
-            object;
+        let Object { scratch_bytes, ascending, private_counters, faults, checks, .. } = object;
         Self {
             name: signature.name.clone(),
             code,
@@ -48,6 +49,7 @@ impl CompiledKernel {
             faults,
             bounds: checks.map(|checks| Bounds::new(checks, signature.clone())),
             ascending,
+            private_counters,
             group_ns: AtomicU64::new(0),
         }
     }

@@ -161,7 +161,7 @@ impl Worker {
 
     /// Runs a dispatch, with the help of other workers if that pays off. Returns the time per threadgroup when all have ended.
     pub(crate) fn run<W: Work + 'static>(&mut self, work: &Arc<W>, demand: Demand) -> Result<u64> {
-        let mut pace = Pace::new(demand.group_ns, job::RANGE_NS);
+        let mut pace = Pace::new(demand.group_ns, demand.range_ns);
         let leave = |pace: &Pace, left| self.shared.is_worth_sharing(self.alone_ns, demand, pace, left);
         let next = job::run_alone(&**work, demand, &mut pace, &mut self.scratch, leave)?;
         if next == demand.groups {
@@ -328,7 +328,7 @@ mod tests {
         let worth = |workers, spinning, alone_ns, group_ns, left| {
             let spinning = AtomicUsize::new(spinning);
             let shared = Shared { workers, spinning, ..Shared::default() };
-            let demand = Demand { groups: left, group_ns, ascending: false };
+            let demand = Demand { groups: left, group_ns, ascending: false, range_ns: job::RANGE_NS };
             shared.is_worth_sharing(alone_ns, demand, &Pace::new(group_ns, job::RANGE_NS), left)
         };
         assert!(worth(2, 0, 0, LONG_NS / 10, 11));

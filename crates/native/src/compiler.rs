@@ -243,6 +243,7 @@ impl Compiler {
             lanes: self.target().lanes(),
             registers: self.target().registers(),
             gathers: self.target().gathers(),
+            half_arithmetic: self.target().half_arithmetic(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
             name: thread.origin.signature.name.clone(),
             invariant_bytes: args
@@ -286,9 +287,9 @@ pub(crate) fn check_form(signature: &Signature, form: Form) -> Result<()> {
 fn object(compiled: Compiled, code: MachineCode, ascending: bool) -> Object {
     let place = |location: Location| format!("{}:{}", location.file, location.line);
     let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place))).collect();
-    let (scratch_bytes, checks, row_sizes) = (compiled.scratch_bytes, compiled.checks, compiled.row_sizes);
+    let Compiled { scratch_bytes, private_counters, checks, row_sizes, .. } = compiled;
     let MachineCode { bytes, optimized } = code;
-    Object { bytes, optimized, scratch_bytes, ascending, faults, checks, row_sizes }
+    Object { bytes, optimized, scratch_bytes, ascending, private_counters, faults, checks, row_sizes }
 }
 
 /// Loads bytes from the cache; `None` if that fails.

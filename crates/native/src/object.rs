@@ -16,6 +16,8 @@ pub struct Object {
     pub scratch_bytes: u64,
     /// Whether threadgroups must start in ascending order, because the kernel could observe another order.
     pub ascending: bool,
+    /// Whether each call combines private counters with a buffer at its end.
+    pub private_counters: bool,
     /// Fault codes: code `n` has its message and, if known, its location as `file:line` at index `n - 1`.
     pub faults: Vec<(String, Option<String>)>,
     /// With bounds checks: the accesses and memory objects that a fault record refers to. [`elinvar_code::Bounds`] formats fault records.
@@ -59,6 +61,7 @@ mod tests {
             optimized: true,
             scratch_bytes: 64,
             ascending: true,
+            private_counters: false,
             faults: Vec::new(),
             checks: None,
             row_sizes: None,

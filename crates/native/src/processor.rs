@@ -102,6 +102,18 @@ pub fn vector_bits() -> Option<u32> {
     None
 }
 
+/// Whether this processor has AVX512-FP16.
+#[cfg(target_arch = "x86_64")]
+pub fn has_half_arithmetic() -> bool {
+    std::arch::is_x86_feature_detected!("avx512fp16")
+}
+
+/// Whether this processor has AVX512-FP16.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn has_half_arithmetic() -> bool {
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -121,6 +121,11 @@ impl Target {
         (all * self.bits / (self.lanes * LANE_BITS)).min(all)
     }
 
+    /// Whether the processor has instructions for arithmetic with halves (AVX512-FP16). No level of x86-64 has.
+    pub fn half_arithmetic(&self) -> bool {
+        cfg!(target_arch = "aarch64") || self.name == NATIVE && processor::has_half_arithmetic()
+    }
+
     /// Whether the processor has gather and scatter instructions (AVX-512).
     pub fn gathers(&self) -> bool {
         cfg!(target_arch = "x86_64") && self.bits >= 512

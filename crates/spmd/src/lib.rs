@@ -88,6 +88,9 @@ pub struct Options {
     pub registers: u32,
     /// Whether the processor has gather and scatter instructions.
     pub gathers: bool,
+    /// Whether the processor has instructions for arithmetic with halves. Otherwise operations that LLVM would take apart are computed in
+    /// `float`, with the same results.
+    pub half_arithmetic: bool,
     /// For each parameter of the entry, whether it points to dynamic threadgroup memory.
     pub threadgroup_args: Vec<bool>,
     /// For each parameter of the entry, the number of bytes from its start that are dereferenceable and invariant while the function
@@ -110,6 +113,8 @@ pub struct Compiled {
     pub ir: String,
     /// Size in bytes of the scratch memory before the dynamic threadgroup memory; a multiple of 64.
     pub scratch_bytes: u64,
+    /// Whether a call combines private counters with a buffer at its end, a cost that more threadgroups share in a longer range.
+    pub private_counters: bool,
     /// Meaning of the function's fault codes: code `n` is entry `n - 1`.
     pub faults: Vec<FaultSite>,
     /// Meaning of a fault record, with bounds checks.
@@ -165,9 +170,9 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     let Code::Target(output, workgroup) = state.code else {
         return Err(Error::Malformed("the pipeline ended early".into()));
     };
-    let WorkgroupFunction { scratch_bytes, faults, .. } = *workgroup;
+    let WorkgroupFunction { scratch_bytes, private_counters, faults, .. } = *workgroup;
     let State { checks, row_sizes, .. } = state;
-    Ok(Compiled { ir: output.to_string(), scratch_bytes, faults, checks, row_sizes })
+    Ok(Compiled { ir: output.to_string(), scratch_bytes, private_counters, faults, checks, row_sizes })
 }
 
 /// Runs the pipeline of [`compile`] on the entry of `module` up to `pass`, and returns the IR as text. For tests and tools.

@@ -18,6 +18,7 @@ fn the_page_shows_what_is_compiled() {
         lanes: 8,
         registers: 16,
         gathers: true,
+        half_arithmetic: false,
         threadgroup_args: vec![false; 3],
         name: "test".into(),
         invariant_bytes: vec![0, 0, 4],

@@ -102,6 +102,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
                 lanes,
                 registers: 16,
                 gathers: true,
+                half_arithmetic: false,
                 threadgroup_args: vec![false; params],
                 invariant_bytes: invariant,
                 ascending: false,

@@ -62,6 +62,7 @@ fn lines(module: &Module) -> usize {
         lanes: 8,
         registers: 16,
         gathers: true,
+        half_arithmetic: false,
         name: "test".into(),
         invariant_bytes: Vec::new(),
         threadgroup_args: vec![false],

@@ -4,6 +4,7 @@
 //! number of threads. Each result is verified against `native`'s before the measurement. Rounds of the contestants are
 //! interleaved, so that disturbances affect all of them.
 
+mod attention;
 mod blas;
 mod device;
 mod histogram;
@@ -13,9 +14,11 @@ mod matmul;
 mod nbody;
 mod opencl;
 pub mod problem;
+pub mod published;
+mod quantized;
 mod reduce;
 mod softmax;
-pub mod steel;
+mod steel;
 mod stencil;
 mod team;
 

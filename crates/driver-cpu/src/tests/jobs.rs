@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 
 use elinvar_driver::{Error, Result};
 
-use crate::job::{Demand, Work};
+use crate::job::{Demand, RANGE_NS, Work};
 use crate::pool::Pool;
 use crate::scratch::Scratch;
 
@@ -28,6 +28,7 @@ fn demands(groups: u64) -> [Demand; 4] {
         groups,
         group_ns,
         ascending,
+        range_ns: RANGE_NS,
     })
 }
 
@@ -50,7 +51,8 @@ fn all_workers_take_part_in_a_long_job() {
         for _ in 0..50 {
             for ascending in [false, true] {
                 let work = Together(Barrier::new(workers));
-                let demand = Demand { groups: workers as u64, group_ns: LONG_NS, ascending };
+                let demand =
+                    Demand { groups: workers as u64, group_ns: LONG_NS, ascending, range_ns: RANGE_NS };
                 run(&pool, work, demand).unwrap();
             }
         }

@@ -8,14 +8,14 @@
 
 use std::collections::HashMap;
 
-use elinvar_ir::{BlockId, Inst, Op, Operand, Type, ValueId};
+use elinvar_ir::{BlockId, Inst, Op, Operand, Type};
 
 use crate::analysis::contiguous_rows::ContiguousRows;
 use crate::analysis::lane_rows::{LaneRows, RowsOfValues};
+use crate::analysis::linear_address::{self, Root};
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::{Offsets, Shape};
 use crate::kernel::Kernel;
-use crate::support::gep::constant_bytes;
 use crate::support::ir::is_number;
 use crate::support::vector_intrinsics::Elementwise;
 
@@ -104,7 +104,7 @@ impl InterleaveGroups {
 
 /// Members found so far, with their offsets from the root in bytes.
 struct Open {
-    root: ValueId,
+    root: Root,
     ty: Type,
     lanes: Lanes,
     members: Vec<(usize, i64)>,
@@ -118,12 +118,12 @@ impl Open {
     }
 
     fn takes(&self, access: &Strided, ty: &Type) -> bool {
-        let Strided { root, offset, ref lanes, size } = *access;
+        let Strided { ref root, offset, ref lanes, size } = *access;
         let widest = match lanes {
             Lanes::Stride(step) => *step,
             Lanes::Rows(_) => WIDEST_WITHOUT_STRIDE * size,
         };
-        self.root == root
+        self.root == *root
             && self.ty == *ty
             && self.lanes == *lanes
             && (offset - self.members[0].1) % size == 0
@@ -142,7 +142,7 @@ impl Open {
 
 /// An access with allowed offsets of the lanes.
 struct Strided {
-    root: ValueId,
+    root: Root,
     /// Offset from the root, and size of an element, in bytes.
     offset: i64,
     size: i64,
@@ -228,15 +228,10 @@ impl Finder<'_> {
         if matches!(&lanes, Lanes::Rows(rows) if rows.span() >= FARTHEST_IN_ROW) {
             return None;
         }
-        let (mut root, mut offset) = (address.value()?, 0);
-        while let Some(Op::Gep { source, base, indices, .. }) =
-            self.uniform.definition(self.kernel, root).map(|i| &i.op)
-        {
-            let (Some(by), Operand::Value(base)) = (constant_bytes(self.module, source, indices), &base.op)
-            else {
-                break;
-            };
-            (root, offset) = (*base, by.checked_add(offset).filter(|o| o.unsigned_abs() < FARTHEST)?);
+        let definition = |value| self.uniform.definition(self.kernel, value).map(|inst| &inst.op);
+        let (root, offset) = linear_address::decompose(self.module, definition, address.value()?)?;
+        if offset.unsigned_abs() >= FARTHEST {
+            return None;
         }
         Some(Strided { root, offset, size, lanes })
     }

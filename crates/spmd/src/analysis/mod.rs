@@ -21,6 +21,7 @@ pub(crate) mod interleaved_access;
 pub(crate) mod lane_layout;
 pub(crate) mod lane_rows;
 pub(crate) mod legality;
+pub(crate) mod linear_address;
 pub(crate) mod liveness;
 pub(crate) mod mask_classes;
 pub(crate) mod mod_ref;

@@ -7,6 +7,7 @@ use crate::support::ir::callee_name;
 /// Elementwise intrinsics. All parameters become vectors except those listed.
 const ELEMENTWISE: &[&str] = &[
     "abs",
+    "arithmetic.fence",
     "bitreverse",
     "bswap",
     "canonicalize",

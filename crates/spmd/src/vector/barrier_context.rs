@@ -1,13 +1,13 @@
 //! Barrier contexts: the values that vector iterations keep across barriers, and their layout in scratch memory.
 //!
 //! Each value has an array with an element for each iteration, in the forms that it has. A value that is uniform over the
-//! threadgroup has a single element, which is loaded before the iterations and stored by each of them. Further arrays hold each
-//! private array of a kernel with barriers, with an element for each thread, and the returned lanes, if threads can return while
-//! others continue.
+//! threadgroup has a stack slot instead, which is loaded before the iterations and stored by each of them. If the threadgroup is one
+//! iteration, values stay in their own slots. Slots are promoted to registers. Further arrays hold each private array of a kernel
+//! with barriers, with an element for each thread, and the returned lanes, if threads can return while others continue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use elinvar_ir::{BlockId, Operand, Type, ValueId};
+use elinvar_ir::{BlockId, Function, Op, Operand, Type, ValueId};
 
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
@@ -41,8 +41,8 @@ pub(crate) struct BarrierContext {
     values: HashMap<ValueId, Array>,
     /// Arrays of values used outside a loop with a divergent exit.
     left: HashMap<ValueId, Array>,
-    /// Offsets of values that are uniform over the threadgroup.
-    shared: BTreeMap<ValueId, u64>,
+    /// Slots of values that are uniform over the threadgroup; none before [`Self::place_shared`].
+    shared: BTreeMap<ValueId, Option<Operand>>,
     privates: HashMap<ValueId, u64>,
     /// Offset of the returned lanes, a u32 per vector.
     pub returned: Option<u64>,
@@ -64,13 +64,13 @@ impl BarrierContext {
         };
         let (kernel, layout) = (source.kernel, source.layout);
         let iterations = u64::from(layout.iterations());
-        for value in &live.all {
+        // With one iteration, values stay in their slots.
+        for value in live.all.iter().filter(|_| iterations > 1) {
             let ty = kernel.function.ty(*value);
             let (scalars, vectors) = source.counts(source.uniform.of(*value));
             let has_left = source.leaving.contains(value);
             if (scalars, vectors, has_left) == (1, 0, false) && group.of(*value).is_same() {
-                let offset = context.reserve(stride(source.module, ty));
-                context.shared.insert(*value, offset);
+                context.shared.insert(*value, None);
                 continue;
             }
             let array = context.array(source, ty, iterations, scalars, vectors);
@@ -133,30 +133,37 @@ impl BarrierContext {
         self.shared.contains_key(&value)
     }
 
+    /// Allocates the slots of uniform values in the entry block.
+    pub fn place_shared(&mut self, f: &mut Function, entry: BlockId, kernel: &Kernel) {
+        let mut b = Builder::new(f, entry);
+        for (value, slot) in &mut self.shared {
+            let ty = kernel.function.ty(*value).clone();
+            let slot_of = Op::Alloca { ty, count: None, align: None, addrspace: 0 };
+            *slot = Some(b.value(Type::PTR, Some("shared"), slot_of).into());
+        }
+    }
+
     /// Loads the uniform values of a region before its iterations.
     pub fn read_shared(
         &self,
         b: &mut Builder<'_>,
         kernel: &Kernel,
-        scratch: &Operand,
         live: &BTreeSet<ValueId>,
     ) -> HashMap<ValueId, Operand> {
         let shared = self.shared.iter().filter(|(value, _)| live.contains(value));
-        let read = shared.map(|(value, offset)| {
-            let at = b.gep(Type::I8, scratch.clone(), i64_const(*offset));
-            (*value, b.load(kernel.function.ty(*value).clone(), at, None).into())
+        let read = shared.filter_map(|(value, slot)| {
+            Some((*value, b.load(kernel.function.ty(*value).clone(), slot.clone()?, None).into()))
         });
         read.collect()
     }
 
     /// Stores the values that are live after a barrier and defined in a region's blocks.
     pub fn save(&self, emit: &mut Emit<'_, '_>, place: &ContextSlot, value: ValueId, cont: BlockId) {
-        if let Some(offset) = self.shared.get(&value) {
+        if let Some(Some(slot)) = self.shared.get(&value) {
             let ty = emit.source.kernel.function.ty(value).clone();
             let slots = emit.value_slots(value);
             let forms = emit.load(&slots, &ty);
-            let at = emit.b.gep(Type::I8, place.scratch.clone(), i64_const(*offset));
-            return forms.scalars.into_iter().for_each(|scalar| emit.b.store(ty.clone(), scalar, at));
+            return forms.scalars.into_iter().for_each(|one| emit.b.store(ty.clone(), one, slot.clone()));
         }
         self.each_form(emit, value, cont, &mut |emit, array, slots, ty| {
             let forms = emit.load(slots, ty);

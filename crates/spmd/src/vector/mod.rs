@@ -12,6 +12,7 @@ pub(crate) mod matrix_product;
 mod mem2reg;
 pub(crate) mod output;
 pub(crate) mod pipeline;
+pub(crate) mod private_counters;
 pub(crate) mod prologue;
 pub(crate) mod safepoints;
 mod slot_values;

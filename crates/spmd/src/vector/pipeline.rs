@@ -98,7 +98,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             always,
             lower_f16_conversions,
             "lower-intrinsics",
-            "half converts to integers through float",
+            "half converts to integers through float, and is compared and rounded there for targets without halves",
         ),
         (
             "lower-bfloat",
@@ -397,7 +397,9 @@ fn legalize_division(state: &mut State<'_>) -> Result<(), Error> {
 }
 
 fn lower_f16_conversions(state: &mut State<'_>) -> Result<(), Error> {
-    state.kernel()?.1.functions_mut().for_each(lower_f16_conversions::lower);
+    let has_half = state.options.half_arithmetic;
+    let functions = state.kernel()?.1.functions_mut();
+    functions.for_each(|function| lower_f16_conversions::lower(function, has_half));
     Ok(())
 }
 

@@ -36,8 +36,9 @@ pub(crate) struct Prologue {
     pub groups: [Operand; 3],
     /// `dispatch_threads_per_threadgroup`.
     pub full: FullSize,
-    /// Sizes of the arguments' memory in bytes and address of the fault record, with bounds checks.
+    /// Sizes of the arguments' memory in bytes, with bounds checks or private counters.
     pub sizes: Vec<Operand>,
+    /// Address of the fault record, with bounds checks.
     pub record: Operand,
     /// Threadgroup memory that is zeroed for each threadgroup, with bounds checks: address and size in bytes.
     pub cleared: Vec<(Operand, Operand)>,
@@ -54,7 +55,7 @@ impl Prologue {
         kernel: &Kernel,
         options: &Options,
         layout: &Layout,
-        context_bytes: u64,
+        (context_bytes, needs_sizes): (u64, bool),
         f: &mut Function,
     ) -> Result<(Prologue, Threadgroup), Error> {
         let launch = f.add_param(Type::PTR, "nocapture noundef readonly", Some("launch"));
@@ -81,9 +82,16 @@ impl Prologue {
         let grid = load_dims(&mut b, launch, LAUNCH_THREADS, "grid");
         let groups = load_dims(&mut b, launch, LAUNCH_GROUPS, "groups");
         let full = FullSize::write(&mut b, layout, launch);
-        let (sizes, record) = match options.checks {
-            Some(_) => check_frame(&mut b, launch, kernel.function.params.len()),
-            None => (Vec::new(), Const::Null.into()),
+        let sizes = match options.checks.is_some() || needs_sizes {
+            true => load_sizes(&mut b, launch, kernel.function.params.len()),
+            false => Vec::new(),
+        };
+        let record = match options.checks {
+            Some(_) => {
+                let place = b.gep(Type::I8, launch, i64_const(LAUNCH_RECORD));
+                b.load(Type::PTR, place, Some("record")).into()
+            }
+            None => Const::Null.into(),
         };
         match options.checks {
             Some(_) => {
@@ -176,17 +184,15 @@ fn load_invariant(
     (invariant.value, b.value(ty, None, op).into())
 }
 
-/// Loads the arguments' sizes and the address of the fault record.
-fn check_frame(b: &mut Builder<'_>, launch: ValueId, arguments: usize) -> (Vec<Operand>, Operand) {
+/// Loads the arguments' sizes.
+fn load_sizes(b: &mut Builder<'_>, launch: ValueId, arguments: usize) -> Vec<Operand> {
     let place = b.gep(Type::I8, launch, i64_const(LAUNCH_SIZES));
     let sizes = b.load(Type::PTR, place, Some("sizes"));
     let sizes = (0..arguments as u64).map(|index| {
         let place = b.gep(Type::I64, sizes, i64_const(index));
         b.load(Type::I64, place, None).into()
     });
-    let sizes = sizes.collect();
-    let place = b.gep(Type::I8, launch, i64_const(LAUNCH_RECORD));
-    (sizes, b.load(Type::PTR, place, Some("record")).into())
+    sizes.collect()
 }
 
 /// Loads an array of three u32 of `Launch`.

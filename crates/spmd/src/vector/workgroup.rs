@@ -29,6 +29,7 @@ use crate::vector::barrier_context::{BarrierContext, ContextSlot};
 use crate::vector::early_exit::EarlyExits;
 use crate::vector::emit::{Emit, Forms, Slots, Source};
 use crate::vector::iterations::{self, ExitedLanes, Iterations, Positions};
+use crate::vector::private_counters;
 use crate::vector::prologue::Prologue;
 use crate::vector::versions::{self, Exits};
 use crate::vector::workgroup_tiling::{self, WorkgroupLoops};
@@ -55,6 +56,8 @@ pub(crate) struct WorkgroupFunction {
     /// The address of the stop byte, of a function that can be stopped.
     pub stop: Option<Operand>,
     pub scratch_bytes: u64,
+    /// Whether it has tables of [`private_counters`].
+    pub private_counters: bool,
     pub faults: Vec<FaultSite>,
 }
 
@@ -62,18 +65,27 @@ pub(crate) struct WorkgroupFunction {
 pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
     let Inputs { module, kernel, regions, live, layout, uniform, options, .. } = *inputs;
     let mut function = Function::new(SYMBOL, Type::I32);
-    function.suffix = "nounwind null_pointer_is_valid".into();
+    // A loop over vectors that copies or clears threadgroup memory is short: a call of memcpy takes longer, and spills vectors.
+    function.suffix = r#"nounwind null_pointer_is_valid "no-builtin-memcpy" "no-builtin-memset""#.into();
     let mut source = Source::new(module, kernel, uniform, layout, options);
     // The dynamic threadgroup memory begins behind the barrier contexts.
-    let context = BarrierContext::new(
+    let mut context = BarrierContext::new(
         &source,
         live,
         inputs.group,
         regions::returns_diverge(kernel, regions, inputs.group),
     );
-    let (prologue, threadgroup) =
-        Prologue::write(module, kernel, options, layout, context.bytes, &mut function)?;
+    // Code for single threads has no vector of addresses to test.
+    let counters = match layout.lanes {
+        1 => Vec::new(),
+        _ => private_counters::find(kernel, options),
+    };
+    let needs = (context.bytes, !counters.is_empty());
+    let (prologue, threadgroup) = Prologue::write(module, kernel, options, layout, needs, &mut function)?;
     source.threadgroup = threadgroup;
+    let mut b = Builder::new(&mut function, prologue.entry);
+    source.counters = private_counters::begin(&mut b, kernel, options, &prologue, counters);
+    context.place_shared(&mut function, prologue.entry, kernel);
     let mut group = WorkgroupWriter {
         inputs,
         source: &source,
@@ -87,7 +99,9 @@ pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
     group.place_privates(&mut function);
     group.write(&mut function)?;
     let faults = group.faults;
-    Ok(WorkgroupFunction { function, stop: prologue.stop, scratch_bytes: context.bytes, faults })
+    let private_counters = !source.counters.is_empty();
+    let (stop, scratch_bytes) = (prologue.stop, context.bytes);
+    Ok(WorkgroupFunction { function, stop, scratch_bytes, private_counters, faults })
 }
 
 struct WorkgroupWriter<'a> {
@@ -122,6 +136,11 @@ impl<'a> WorkgroupWriter<'a> {
     fn write(&mut self, f: &mut Function) -> Result<(), Error> {
         let groups = workgroup_tiling::loops(f, self.prologue, self.source.layout, self.is_tiled);
         let mut b = Builder::new(f, groups.exit);
+        for (param, _) in &self.prologue.arguments {
+            if let Some(table) = self.source.counters.get(param) {
+                table.flush(&mut b, self.prologue.entry);
+            }
+        }
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
         b.at = groups.body;
         // Content of other kernels must not be visible.
@@ -168,8 +187,7 @@ impl<'a> WorkgroupWriter<'a> {
             base: b.gep(Type::I8, self.prologue.scratch.clone(), i64_const(offset)),
         });
         let before: Option<&BTreeSet<ValueId>> = number.checked_sub(1).map(|n| &self.inputs.live.across[n]);
-        let shared =
-            before.map(|live| self.context.read_shared(&mut b, source.kernel, &self.prologue.scratch, live));
+        let shared = before.map(|live| self.context.read_shared(&mut b, source.kernel, live));
         let shared = shared.unwrap_or_default();
         let early_exits = match !self.is_tiled && source.layout.iterations() > 1 {
             true => EarlyExits { inputs: self.inputs, context: self.context }.of(region),
@@ -216,7 +234,8 @@ impl<'a> WorkgroupWriter<'a> {
             last,
             faults: &mut self.faults,
         };
-        let emit_versions = Emit::new(source, f, self.prologue.entry, &mut slots, given.clone());
+        let mut emit_versions = Emit::new(source, f, self.prologue.entry, &mut slots, given.clone());
+        emit_versions.has_prefix_masks = exits.last.is_some();
         let cfg = self.inputs.cfgs.and_then(|cfgs| cfgs.get(number)?.clone());
         let made = versions::write(emit_versions, region, cfg, decide, &mut exits);
         let mut emit = Emit::new(source, f, self.prologue.entry, &mut slots, given);

@@ -11,7 +11,7 @@ head:
 end:
   ret void
 }
-; CHECK: define i32 @elinvar_threadgroups(ptr nocapture noundef readonly %launch, ptr noalias noundef align 64 %scratch, i64 noundef %begin, i64 noundef %end) nounwind null_pointer_is_valid {
+; CHECK: define i32 @elinvar_threadgroups(ptr nocapture noundef readonly %launch, ptr noalias noundef align 64 %scratch, i64 noundef %begin, i64 noundef %end) nounwind null_pointer_is_valid "no-builtin-memcpy" "no-builtin-memset" {
 ; CHECK-NEXT: entry:
 ; CHECK-NEXT: %args = load ptr, ptr %launch
 ; CHECK-NEXT: %0 = getelementptr ptr, ptr %args, i64 0

@@ -8,7 +8,7 @@ cases!("atomics": fetch_int_device, fetch_uint_device, fetch_int_threadgroup, fe
     float_add_device, float_add_threadgroup, float_exchange, ulong_min_max, bools, compare_exchange_weak,
     compare_exchange_fails, compare_exchange_strong, lock_with_acquire_and_release, atomic_arrays_in_structs,
     generic_type, every_flag_of_a_barrier, every_order_and_scope_of_a_fence, every_order_of_an_operation,
-    tickets_are_unique);
+    tickets_are_unique, counters, counters_beside_their_data);
 
 const N: u32 = 3000;
 
@@ -463,5 +463,60 @@ fn tickets_are_unique(device: &Device) -> CaseResult {
     let mut tickets = out.to_vec()?;
     tickets.sort_unstable();
     expect_all(&tickets, |i| i as u32);
+    Ok(())
+}
+
+/// Updates without results, of few and of many counters.
+fn counters(device: &Device) -> CaseResult {
+    type Update = fn(u32, u32) -> u32;
+    let updates: [(&str, Update); 7] = [
+        ("add", u32::wrapping_add),
+        ("sub", u32::wrapping_sub),
+        ("or", |a, b| a | b),
+        ("xor", |a, b| a ^ b),
+        ("and", |a, b| a & b),
+        ("max", u32::max),
+        ("min", u32::min),
+    ];
+    let data: Vec<u32> = (0..20_000_u32).map(|i| i.wrapping_mul(2_654_435_761) >> 9).collect();
+    let values = device.buffer_with_data(&data)?;
+    for (name, update) in updates {
+        let text = format!(
+            "kernel void count(device const uint* data [[buffer(0)]], device atomic_uint* bins [[buffer(1)]],
+                    constant uint& n [[buffer(2)]], uint i [[thread_position_in_grid]]) {{
+                if (data[i] % 3u == 0u) return;
+                atomic_fetch_{name}_explicit(&bins[data[i] % n], data[i], memory_order_relaxed);
+            }}"
+        );
+        let kernel = kernel(device, "count", &text)?;
+        for n in [1, 61, 5000] {
+            let mut expected: Vec<u32> = (0..n).map(|k| k * 77_777 + 5).collect();
+            let mut bins = device.buffer_with_data(&expected)?;
+            for value in data.iter().filter(|value| **value % 3 != 0) {
+                let bin = &mut expected[(value % n) as usize];
+                *bin = update(*bin, *value);
+            }
+            run(device, &kernel, Grid::threads(data.len()), (&values, &mut bins, n))?;
+            expect_all(&bins.to_vec()?, |k| expected[k]);
+        }
+    }
+    Ok(())
+}
+
+fn counters_beside_their_data(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "count",
+        "kernel void count(device uint* all [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+            device atomic_uint* bins = (device atomic_uint*)all;
+            atomic_fetch_add_explicit(&bins[all[64u + i] % 64u], 1u, memory_order_relaxed);
+        }",
+    )?;
+    let data: Vec<u32> = (0..4096_u32).map(|i| i.wrapping_mul(2_654_435_761) >> 7).collect();
+    let mut expected = [vec![0; 64], data.clone()].concat();
+    let mut all = device.buffer_with_data(&expected)?;
+    data.iter().for_each(|value| expected[(value % 64) as usize] += 1);
+    run(device, &kernel, Grid::threads(data.len()), (&mut all,))?;
+    expect_all(&all.to_vec()?, |k| expected[k]);
     Ok(())
 }

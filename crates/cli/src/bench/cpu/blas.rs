@@ -46,8 +46,78 @@ pub fn gemm(args: &mut [Argument], team: &Team) {
     }
 }
 
+/// A product `c = scale * a * b` on one thread: rows and columns of `c`, columns of `a`; whether `b` is transposed.
+pub type Product = fn([usize; 3], f32, &[f32], (&[f32], bool), &mut [f32]);
+
+/// [`Product`] with the crate `gemm`.
+#[allow(unsafe_code)] // the crate takes pointers
+pub fn gemm_of([m, n, k]: [usize; 3], scale: f32, a: &[f32], (b, transposed): (&[f32], bool), c: &mut [f32]) {
+    assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n, "three matrices");
+    let (column, row) = if transposed { (k as isize, 1) } else { (1, n as isize) };
+    let (c, a, b) = (c.as_mut_ptr(), a.as_ptr(), b.as_ptr());
+    let (no, alone) = (false, gemm::Parallelism::None);
+    // SAFETY: each matrix has the size that the strides imply; c is borrowed exclusively.
+    unsafe {
+        let (c_row, a_row) = (n as isize, k as isize);
+        gemm::gemm(m, n, k, c, 1, c_row, no, a, 1, a_row, b, column, row, 0.0, scale, no, no, no, alone);
+    }
+}
+
+/// [`Product`] with OpenBLAS.
+#[allow(unsafe_code)] // calls C
+pub fn sgemm_of(
+    [m, n, k]: [usize; 3],
+    scale: f32,
+    a: &[f32],
+    (b, transposed): (&[f32], bool),
+    c: &mut [f32],
+) {
+    let Ok(blas) = openblas() else { return };
+    assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n, "three matrices");
+    let order = if transposed { TRANS } else { NO_TRANS };
+    let b_row = if transposed { k } else { n } as c_int;
+    let [m, n, k] = [m, n, k].map(|n| n as c_int);
+    let (c, a, b) = (c.as_mut_ptr(), a.as_ptr(), b.as_ptr());
+    // SAFETY: each matrix has contiguous rows of these lengths; c is borrowed exclusively.
+    unsafe {
+        (blas.set_threads)(1);
+        (blas.sgemm)(ROW_MAJOR, NO_TRANS, order, m, n, k, scale, a, k, b, b_row, 0.0, c, n);
+    }
+}
+
+/// The product of a matrix, the fourth argument, and a vector, the second, with OpenBLAS.
+#[allow(unsafe_code)] // calls C
+pub fn sgemv(args: &mut [Argument], team: &Team) {
+    let (Ok(blas), [_, x, y, a]) = (openblas(), args) else { return };
+    let (a, x, y) = (a.floats(), x.floats(), y.floats_mut());
+    assert_eq!(a.len(), x.len() * y.len(), "a matrix and two vectors");
+    let (m, n) = (y.len() as c_int, x.len() as c_int);
+    let (a, x, y) = (a.as_ptr(), x.as_ptr(), y.as_mut_ptr());
+    // SAFETY: the matrix has m contiguous rows of n elements; y is borrowed exclusively.
+    unsafe {
+        (blas.set_threads)(team.threads() as c_int);
+        (blas.sgemv)(ROW_MAJOR, NO_TRANS, m, n, 1.0, a, n, x, 1, 0.0, y, 1);
+    }
+}
+
 const ROW_MAJOR: c_int = 101;
 const NO_TRANS: c_int = 111;
+const TRANS: c_int = 112;
+
+type Sgemv = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    f32,
+    *const f32,
+    c_int,
+    *const f32,
+    c_int,
+    f32,
+    *mut f32,
+    c_int,
+);
 
 type Sgemm = unsafe extern "C" fn(
     c_int,
@@ -69,6 +139,7 @@ type Sgemm = unsafe extern "C" fn(
 /// Functions of OpenBLAS, with 32-bit integers.
 pub struct OpenBlas {
     sgemm: Sgemm,
+    sgemv: Sgemv,
     set_threads: unsafe extern "C" fn(c_int),
     _library: Library,
 }
@@ -90,8 +161,9 @@ fn load() -> Result<OpenBlas, String> {
     unsafe {
         let library = Library::new(name).map_err(absent)?;
         let sgemm = *library.get::<Sgemm>(b"cblas_sgemm\0").map_err(absent)?;
+        let sgemv = *library.get::<Sgemv>(b"cblas_sgemv\0").map_err(absent)?;
         let set_threads = library.get(b"openblas_set_num_threads\0").map_err(absent)?;
-        Ok(OpenBlas { sgemm, set_threads: *set_threads, _library: library })
+        Ok(OpenBlas { sgemm, sgemv, set_threads: *set_threads, _library: library })
     }
 }
 

@@ -43,6 +43,12 @@ fn native(args: &mut [Argument], team: &Team) {
 
 const LANES: usize = 64;
 
+/// Replaces a row by its softmax.
+pub fn in_place(row_of: &mut [f32]) {
+    let from = row_of.to_vec();
+    row(&from, row_of);
+}
+
 /// A row, whose length is a multiple of [`LANES`].
 #[multiversion(targets = "simd")]
 fn row(from: &[f32], to: &mut [f32]) {

@@ -33,7 +33,7 @@ pub(in super::super) fn is_named() -> bool {
     std::env::var_os(FOLDER).is_some_and(|path| !path.is_empty())
 }
 
-fn library(device: &Device, file: &str) -> Result<Library> {
+pub(in super::super) fn library(device: &Device, file: &str) -> Result<Library> {
     let path = std::env::var_os(FOLDER).filter(|path| !path.is_empty()).map(PathBuf::from);
     let path = path.ok_or_else(|| {
         let what = "the folder src/metal_src of the crate candle-metal-kernels, or a bundle of its files";

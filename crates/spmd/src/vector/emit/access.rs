@@ -52,6 +52,14 @@ impl Emit<'_, '_> {
         }
     }
 
+    /// The address of lane 0, if the lanes' elements are contiguous.
+    pub(super) fn row(&mut self, ptr: &Typed, size: i64, part: usize) -> Option<Operand> {
+        match self.address(ptr, part) {
+            Address::Row(at, step) if step == size => Some(at),
+            _ => None,
+        }
+    }
+
     pub(super) fn access(&self, ty: &Type, align: Option<u64>) -> Access {
         let (size, natural) = ty.size_align(self.source.module);
         Access { ty: ty.clone(), align: align.unwrap_or(natural), size: size as i64 }
@@ -70,7 +78,7 @@ impl Emit<'_, '_> {
             let forms = Forms { scalars: scalars.collect(), vectors: Vec::new() };
             return self.define(result, forms);
         }
-        if *volatile || atomic.is_some() {
+        if *volatile || atomic.is_some() && !self.source.is_threadgroup(&ptr.op) {
             return self.serial(inst);
         }
         let access = self.access(ty, *align);
@@ -79,7 +87,7 @@ impl Emit<'_, '_> {
                 let one = self.b.load(ty.clone(), at, None);
                 self.splat(one.into(), ty)
             }
-            Address::Row(at, step) if step == access.size => self.load_row(&access, at, part),
+            Address::Row(at, step) if step == access.size => self.load_contiguous(&access, ptr, at, part),
             Address::Row(at, step) if step == -access.size => self.load_backwards(&access, at, part),
             Address::Row(..) => {
                 let all = self.addresses(ptr, part);
@@ -91,7 +99,7 @@ impl Emit<'_, '_> {
         self.define(result, Forms { scalars: Vec::new(), vectors });
     }
 
-    fn load_row(&mut self, access: &Access, at: Operand, part: usize) -> Operand {
+    pub(super) fn load_row(&mut self, access: &Access, at: Operand, part: usize) -> Operand {
         let wide = self.wide(&access.ty);
         let Some(mask) = self.mask.as_ref().map(|m| m[part].clone()) else {
             let op = Op::Load {
@@ -180,7 +188,7 @@ impl Emit<'_, '_> {
             let op = self.scalar_op(&inst.op, 0);
             return self.b.effect(op);
         }
-        if *volatile || atomic.is_some() {
+        if *volatile || atomic.is_some() && !self.source.is_threadgroup(&ptr.op) {
             return self.serial(inst);
         }
         let access = self.access(&value.ty, *align);
@@ -189,7 +197,7 @@ impl Emit<'_, '_> {
                 Address::One(at) => self.store_one(&access, value, at, part),
                 Address::Row(at, step) if step == access.size => {
                     let vector = self.vector(&value.op, &value.ty, part);
-                    self.store_row(&access, vector, at, part);
+                    self.store_contiguous(&access, ptr, vector, at, part);
                 }
                 Address::Row(..) => {
                     let all = self.addresses(ptr, part);
@@ -235,7 +243,7 @@ impl Emit<'_, '_> {
         self.b.at = done;
     }
 
-    fn store_row(&mut self, access: &Access, vector: Operand, at: Operand, part: usize) {
+    pub(super) fn store_row(&mut self, access: &Access, vector: Operand, at: Operand, part: usize) {
         let Some(mask) = self.mask.as_ref().map(|m| m[part].clone()) else {
             return self.b.effect(Op::Store {
                 value: Typed::new(self.wide(&access.ty), vector),

@@ -385,36 +385,37 @@ impl Emit<'_, '_> {
     }
 
     fn reduce(&mut self, fold: &Fold, ty: &Type, value: Operand) -> Operand {
-        if let Combine::Binary(op @ (BinaryOp::FAdd | BinaryOp::FMul)) = fold.combine {
-            return self.reduce_halves(op, ty, value);
+        // LLVM would take sums in the order of the lanes, and minima and maxima of floats too.
+        if ty.is_float() {
+            return self.reduce_halves(fold, ty, value);
         }
         let name = format!("llvm.vector.reduce.{}.{}", fold.reduce, mangled(ty, self.lanes()));
         self.b.call(ty.clone(), &name, &[(self.wide(ty), value)]).into()
     }
 
     /// Combines the lower with the upper half until one element is left.
-    fn reduce_halves(&mut self, op: BinaryOp, ty: &Type, mut value: Operand) -> Operand {
+    fn reduce_halves(&mut self, fold: &Fold, ty: &Type, mut value: Operand) -> Operand {
         let mut lanes = self.lanes();
         while lanes > 1 {
-            let (whole, half) = (Type::vector(lanes, ty.clone()), Type::vector(lanes / 2, ty.clone()));
+            let whole = Type::vector(lanes, ty.clone());
             let [lower, upper] = [0, lanes / 2].map(|first| {
                 let order: Vec<u32> = (first..first + lanes / 2).collect();
                 self.shuffle(&whole, value.clone(), None, &order)
             });
-            value = self.b.binary(op, "", &half, lower, upper).into();
             lanes /= 2;
+            value = self.combine(fold, ty, lanes, lower, upper);
         }
         let vector = Typed::new(Type::vector(1, ty.clone()), value);
         let index = Typed::new(Type::I32, Const::int(32, 0));
         self.b.value(ty.clone(), None, Op::ExtractElement { vector, index }).into()
     }
 
-    fn combine(&mut self, fold: &Fold, ty: &Type, a: Operand, b: Operand) -> Operand {
-        let wide = self.wide(ty);
+    fn combine(&mut self, fold: &Fold, ty: &Type, lanes: u32, a: Operand, b: Operand) -> Operand {
+        let wide = Type::vector(lanes, ty.clone());
         match fold.combine {
             Combine::Binary(op) => self.b.binary(op, "", &wide, a, b).into(),
             Combine::Call(name) => {
-                let name = format!("llvm.{name}.{}", mangled(ty, self.lanes()));
+                let name = format!("llvm.{name}.{}", mangled(ty, lanes));
                 self.b.call(wide.clone(), &name, &[(wide.clone(), a), (wide, b)]).into()
             }
         }
@@ -426,7 +427,7 @@ impl Emit<'_, '_> {
         while distance < width {
             let from: Vec<u32> = (0..self.lanes()).map(|l| l ^ distance).collect();
             let other = self.shuffle(&self.wide(ty), value.clone(), None, &from);
-            value = self.combine(fold, ty, value, other);
+            value = self.combine(fold, ty, self.lanes(), value, other);
             distance *= 2;
         }
         value
@@ -441,7 +442,7 @@ impl Emit<'_, '_> {
                 Some(neutral.clone()),
                 &self.shifted_up(distance, width),
             );
-            value = self.combine(fold, ty, other, value);
+            value = self.combine(fold, ty, self.lanes(), other, value);
             distance *= 2;
         }
         value

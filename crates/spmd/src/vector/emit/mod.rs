@@ -17,6 +17,7 @@ mod group_ops;
 mod instruction;
 mod interleaved;
 mod matrix_product;
+mod prefix_rows;
 mod replicate;
 mod value;
 
@@ -34,6 +35,7 @@ use crate::kernel::Kernel;
 use crate::support::builder::Builder;
 use crate::support::constants::Threadgroup;
 use crate::vector::gather_scatter::Gathers;
+use crate::vector::private_counters::Table;
 use matrix_product::Matrices;
 
 /// The available forms of a value.
@@ -80,6 +82,8 @@ pub(crate) struct Source<'a> {
     pub used: HashSet<ValueId>,
     /// Parameters that point to threadgroup memory.
     pub threadgroup_params: HashSet<ValueId>,
+    /// Tables of atomic counters, by the parameter; empty before the prologue is emitted.
+    pub counters: HashMap<ValueId, Table>,
 }
 
 impl<'a> Source<'a> {
@@ -145,6 +149,7 @@ impl<'a> Source<'a> {
             leaving,
             used: all_used,
             threadgroup_params,
+            counters: HashMap::new(),
         }
     }
 
@@ -168,6 +173,18 @@ impl<'a> Source<'a> {
                     _ => return false,
                 },
             }
+        }
+    }
+
+    /// The table of the counters that an address points to.
+    pub fn table(&self, address: &Operand) -> Option<&Table> {
+        let mut at = address.value()?;
+        loop {
+            if let Some(table) = self.counters.get(&at) {
+                return Some(table);
+            }
+            let Op::Gep { base, .. } = &self.definition(at)?.op else { return None };
+            at = base.op.value()?;
         }
     }
 
@@ -205,6 +222,10 @@ pub(crate) struct Emit<'a, 'f> {
     pub block: BlockId,
     /// The mask of active lanes, one vector for each part; `None` in the uniform version.
     pub mask: Option<Vec<Operand>>,
+    /// Whether the active lanes of a mask are often the first ones, as in a region with an early exit.
+    pub has_prefix_masks: bool,
+    /// The table that atomic operations update instead of its buffer.
+    table: Option<&'a Table>,
 }
 
 impl<'a, 'f> Emit<'a, 'f> {
@@ -227,6 +248,8 @@ impl<'a, 'f> Emit<'a, 'f> {
             aside: false,
             block: BlockId(0),
             mask: None,
+            has_prefix_masks: false,
+            table: None,
         }
     }
 

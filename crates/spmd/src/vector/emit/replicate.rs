@@ -80,7 +80,8 @@ impl Emit<'_, '_> {
         let plain = matches!(&inst.op, Op::AtomicRmw { op, ptr, .. } if self.is_plain_change(*op, ptr));
         match (op, ty) {
             (Op::AtomicRmw { op, ptr, value, align, .. }, Some(_)) if plain => {
-                Some(self.read_modify_write(op, &ptr, &value, align))
+                let at = Typed::new(ptr.ty, self.in_table(ptr.op));
+                Some(self.read_modify_write(op, &at, &value, align))
             }
             (op, Some(ty)) => Some(self.b.value(ty.clone(), None, op).into()),
             (op, None) => {
@@ -90,7 +91,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn serial_part(&mut self, inst: &Inst, part: usize) -> Option<Operand> {
+    pub(super) fn serial_part(&mut self, inst: &Inst, part: usize) -> Option<Operand> {
         if self.mask.is_none() && self.copy_by_rows(inst, part) {
             return None;
         }

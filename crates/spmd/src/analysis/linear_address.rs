@@ -1,0 +1,100 @@
+//! Addresses as sums: a pointer, products of indices and sizes, and a constant. Addresses whose sums differ in the constant only are that
+//! many bytes apart, however the sums were computed: clang hoists parts of them out of loops.
+
+use elinvar_ir::{BinaryOp, Const, Module, Op, Operand, Type, Typed, ValueId};
+
+use crate::support::gep::{Step, steps};
+
+/// Maximum number of operations of an index that are analyzed.
+const MOST: usize = 16;
+
+/// The part of an address that is known at run time only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Root {
+    base: ValueId,
+    /// Indices of 64 bits with their factors in bytes, in ascending order, once each.
+    terms: Vec<(ValueId, i64)>,
+}
+
+/// The root of an address and its offset from it in bytes. `definition` gives the operation that defines a value.
+pub(crate) fn decompose<'a>(
+    module: &Module,
+    definition: impl Fn(ValueId) -> Option<&'a Op>,
+    address: ValueId,
+) -> Option<(Root, i64)> {
+    let mut sum = Sum { definition: &definition, terms: Vec::new(), offset: 0, left: MOST };
+    let mut base = address;
+    while let Some(Op::Gep { source, base: Typed { op: Operand::Value(next), .. }, indices, .. }) =
+        definition(base)
+    {
+        let before = (sum.terms.clone(), sum.offset);
+        let known = steps(module, source, indices).into_iter().zip(indices).all(|(step, index)| match step {
+            Some(Step::Field(bytes)) => sum.constant(1, bytes.into()).is_some(),
+            Some(Step::Elements(size)) => match (&index.op, i64::try_from(size)) {
+                (Operand::Const(_), Ok(size)) => sum.index(&index.op, size).is_some(),
+                (Operand::Value(_), Ok(size)) if index.ty == Type::I64 => {
+                    sum.index(&index.op, size).is_some()
+                }
+                _ => false,
+            },
+            None => false,
+        });
+        if !known {
+            (sum.terms, sum.offset) = before;
+            break;
+        }
+        base = *next;
+    }
+    let Sum { mut terms, offset, .. } = sum;
+    terms.sort_unstable();
+    terms.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 = kept.1.wrapping_add(next.1);
+        }
+        same
+    });
+    Some((Root { base, terms }, offset))
+}
+
+struct Sum<'d, D> {
+    definition: &'d D,
+    terms: Vec<(ValueId, i64)>,
+    offset: i64,
+    /// Number of operations that may still be analyzed.
+    left: usize,
+}
+
+impl<'a, D: Fn(ValueId) -> Option<&'a Op>> Sum<'_, D> {
+    fn constant(&mut self, factor: i64, value: i128) -> Option<()> {
+        let bytes = i64::try_from(value).ok()?.checked_mul(factor)?;
+        self.offset = self.offset.checked_add(bytes)?;
+        Some(())
+    }
+
+    /// Adds an index times a factor. Addresses and sums of 64 bits both wrap around at 2⁶⁴.
+    fn index(&mut self, index: &Operand, factor: i64) -> Option<()> {
+        let value = match index {
+            Operand::Const(Const::Zero) => return Some(()),
+            Operand::Const(Const::Int(value)) => return self.constant(factor, *value),
+            Operand::Const(_) => return None,
+            Operand::Value(value) => *value,
+        };
+        self.left = self.left.saturating_sub(1);
+        let op = (self.left > 0).then(|| (self.definition)(value)).flatten();
+        match op {
+            Some(Op::Binary { op: BinaryOp::Add, a, b, .. }) => {
+                self.index(a, factor)?;
+                self.index(b, factor)
+            }
+            Some(Op::Binary { op: BinaryOp::Or, flags, a, b, .. }) if flags.contains("disjoint") => {
+                self.index(a, factor)?;
+                self.index(b, factor)
+            }
+            _ => {
+                self.terms.push((value, factor));
+                Some(())
+            }
+        }
+    }
+}

@@ -4,9 +4,9 @@ use elinvar_driver::{Error, PipelineOptions, Result, Tier};
 
 /// Environment variable with the tier of kernels that have none, for tests and experiments.
 const TIER: &str = "ELINVAR_CPU_TIER";
-/// Size of a kernel's vectorized IR in bytes from which on optimization is costly: about a second of clang's time. Unoptimized code takes a
+/// Size of a kernel's vectorized IR in bytes from which on optimization is costly: about half a second of clang's time. Unoptimized code takes a
 /// fifth of it (`elinvar bench compile`).
-const COSTLY: usize = 1 << 20;
+const COSTLY: usize = 3 << 17;
 
 /// When code is optimized.
 pub(crate) struct Tiers {

@@ -91,7 +91,7 @@ define void @__elinvar_entry(ptr %a, ptr %b) {
 ; CHECK-NEXT: %49 = insertelement <1 x i32> poison, i32 %21, i64 0
 ; CHECK-NEXT: %50 = shufflevector <1 x i32> %49, <1 x i32> poison, <1 x i32> zeroinitializer
 ; CHECK-NEXT: %51 = icmp ult <1 x i32> %48, %50
-; CHECK-NEXT: %52 = and <1 x i1> <i1 true>, %51
+; CHECK-NEXT: %52 = and <1 x i1> splat (i1 true), %51
 ; CHECK-NEXT: %53 = bitcast <1 x i1> %52 to i1
 ; CHECK-NEXT: %54 = icmp eq i1 %53, true
 ; CHECK-NEXT: br i1 %54, label %42, label %38

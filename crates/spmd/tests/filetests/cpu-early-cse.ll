@@ -99,7 +99,7 @@ end:
 ; CHECK-NEXT: %51 = insertelement <1 x i32> poison, i32 %19, i64 0
 ; CHECK-NEXT: %52 = shufflevector <1 x i32> %51, <1 x i32> poison, <1 x i32> zeroinitializer
 ; CHECK-NEXT: %53 = icmp ult <1 x i32> %50, %52
-; CHECK-NEXT: %54 = and <1 x i1> <i1 true>, %53
+; CHECK-NEXT: %54 = and <1 x i1> splat (i1 true), %53
 ; CHECK-NEXT: %55 = bitcast <1 x i1> %54 to i1
 ; CHECK-NEXT: %56 = icmp eq i1 %55, true
 ; CHECK-NEXT: br i1 %56, label %40, label %36

@@ -120,7 +120,7 @@ define void @__elinvar_entry(ptr %a, ptr %b) {
 ; CHECK-NEXT: %69 = insertelement <1 x i32> poison, i32 %31, i64 0
 ; CHECK-NEXT: %70 = shufflevector <1 x i32> %69, <1 x i32> poison, <1 x i32> zeroinitializer
 ; CHECK-NEXT: %71 = icmp ult <1 x i32> %68, %70
-; CHECK-NEXT: %72 = and <1 x i1> <i1 true>, %71
+; CHECK-NEXT: %72 = and <1 x i1> splat (i1 true), %71
 ; CHECK-NEXT: %73 = bitcast <1 x i1> %72 to i1
 ; CHECK-NEXT: %74 = icmp eq i1 %73, true
 ; CHECK-NEXT: br i1 %74, label %61, label %57

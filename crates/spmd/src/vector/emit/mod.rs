@@ -307,6 +307,8 @@ impl<'a, 'f> Emit<'a, 'f> {
                 };
                 Const::Struct { packed: *packed, fields: fields.iter().map(wide).collect() }.into()
             }
+            // Short in the text, and LLVM 19 knows it for numbers.
+            Const::Int(_) | Const::Float(_) => Const::Splat(Box::new((ty.clone(), c.clone()))).into(),
             _ => Const::Vector(vec![(ty.clone(), c.clone()); self.lanes() as usize]).into(),
         }
     }

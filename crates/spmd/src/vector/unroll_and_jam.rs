@@ -1,8 +1,8 @@
 //! Chooses the unroll-and-jam factor: the number of vectors that one iteration computes.
 //!
 //! If all threads of a threadgroup run a loop together, one iteration can process several vectors, so that uniform values (a row
-//! of one matrix, a column of the other) are loaded once and stay in registers. The loop-carried values of each vector must stay
-//! in registers too.
+//! of one matrix, a column of the other) are loaded once and stay in registers, and so that chains of loop-carried values overlap. The
+//! loop-carried values of each vector must stay in registers too. A loop with neither gains nothing.
 
 use elinvar_ir::{BlockId, Op};
 
@@ -39,6 +39,15 @@ pub(crate) fn factor(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, reg
         std::iter::successors(Some(l), |l| cfg.loops[*l].parent).map(|l| own(cfg.loops[l].header)).sum()
     });
     let carried: u32 = carried.max().unwrap_or(0);
+    let shares = cfg.order.iter().filter(|b| in_loop(b)).any(|b| {
+        kernel.function.block(*b).insts.iter().any(|inst| match &inst.op {
+            Op::Load { ptr, .. } => uniform.at(&ptr.op, &ptr.ty, *b).is_uniform(),
+            _ => false,
+        })
+    });
+    if carried == 0 && !shares {
+        return 1;
+    }
     let code: usize = cfg.order.iter().map(|b| kernel.function.block(*b).insts.len()).sum();
     let mut factor = (registers * 5 / 8 / carried.max(1)).clamp(1, MOST);
     factor = 1 << factor.ilog2();

@@ -25,7 +25,7 @@ use crate::vector::linearize::{Input, Linearization, Node, NodeId, Onward, Targe
 const WORTH_SKIPPING: usize = 12;
 /// Maximum product of a region's divergent branches and the values that are live across its blocks for which there is a uniform version.
 /// Wherever control moves between the versions, each live value needs a phi.
-const MAX_CROSSINGS: usize = 1 << 16;
+const MAX_CROSSINGS: usize = 1 << 15;
 /// Maximum number of linearizations that are tried before every block gets a mask.
 const ATTEMPTS: usize = 8;
 

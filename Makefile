@@ -15,7 +15,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy crates fmt lint unit tidy apple apple-suite apple-driver installed macos bench-apple mutants coverage asan tsan
+.PHONY: demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy crates fmt lint unit tidy apple apple-suite apple-driver installed budget macos bench-apple mutants coverage asan tsan
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -156,6 +156,10 @@ installed:
 bench-apple: setup
 	$(CARGO) run --quiet --package elinvar-cli --bin elinvar -- test --cfg elinvar_apple \
 	    --cargo-arg=--package=elinvar-driver-metal --cargo-arg=--release --cargo-arg=--test=cost -- --ignored --nocapture
+
+# Compiles a sample of published kernels, and fails if their code exceeds the budget.
+budget: setup
+	$(CARGO) xtask corpus --cost candle-metal-kernels
 
 # The Metal driver's tests built for macOS, and run where possible. Needs a Rust toolchain for macOS, which Debian packages.
 macos:

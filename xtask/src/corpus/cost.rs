@@ -137,7 +137,7 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str) -> Result<Cost, Error> {
     let start = Instant::now();
     let vector = compiler.vector_ir(kernel, options, form)?;
     let passes = start.elapsed().as_secs_f64();
-    let vector = instructions(&vector)?.saturating_sub(empty());
+    let vector = instructions(&vector)?.saturating_sub(empty()?);
     let code = |tier| {
         let (start, options) = (Instant::now(), PipelineOptions { tier, ..options.clone() });
         let made = compiler.kernel_with(kernel, &options, form, |_| Ok(()))?;
@@ -163,15 +163,16 @@ fn cost(compiler: &Compiler, file: &str, kernel: &str) -> Result<Cost, Error> {
 }
 
 /// Number of instructions of an empty kernel's vectorized function.
-fn empty() -> usize {
+fn empty() -> Result<usize, Error> {
     static COUNT: OnceLock<usize> = OnceLock::new();
-    let count = || {
-        let source = Source::msl("kernel void empty(device float* x) {}");
-        let compiler = Compiler::new(&Cache::off(), &source, Target::from_env()?)?;
-        let form = Form { group: Some(Dim3::from(THREADS)), stoppable: false, objects: SizeBound::DEFAULT };
-        instructions(&compiler.vector_ir("empty", &PipelineOptions::default(), form)?)
-    };
-    *COUNT.get_or_init(|| count().unwrap_or_default())
+    if let Some(count) = COUNT.get() {
+        return Ok(*count);
+    }
+    let source = Source::msl("kernel void empty(device float* x) {}");
+    let compiler = Compiler::new(&Cache::off(), &source, Target::from_env()?)?;
+    let form = Form { group: Some(Dim3::from(THREADS)), stoppable: false, objects: SizeBound::DEFAULT };
+    let count = instructions(&compiler.vector_ir("empty", &PipelineOptions::default(), form)?)?;
+    Ok(*COUNT.get_or_init(|| count))
 }
 
 fn instructions(text: &str) -> Result<usize, Error> {

@@ -18,6 +18,7 @@ super::table! {
     "dlopen" => open,
     "dlsym" => symbol,
     "dyld_stub_binder" => none,
+    "memset_pattern16" => fill,
     "sysconf" => sysconf,
     "sysctlbyname" => refuse,
 }
@@ -63,6 +64,19 @@ extern "C" fn refuse() -> c_int {
 unsafe extern "C" fn zero(target: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe { target.write_bytes(0, len) };
+}
+
+/// Repeats 16 bytes; the last repetition may be a part.
+///
+/// # Safety
+/// `target` has room for `len` bytes, and `pattern` has 16.
+#[allow(unsafe_code)] // writes for the program
+unsafe extern "C" fn fill(target: *mut u8, pattern: *const [u8; 16], len: usize) {
+    // SAFETY: the caller's promise; the bytes need not be initialized before.
+    let (target, pattern) = unsafe { (std::slice::from_raw_parts_mut(target.cast(), len), &*pattern) };
+    for (at, byte) in target.iter_mut().zip(pattern.iter().cycle()) {
+        std::mem::MaybeUninit::write(at, *byte);
+    }
 }
 
 /// # Safety
@@ -128,4 +142,22 @@ unsafe extern "C" fn symbol(library: *mut c_void, name: *const c_char) -> *mut c
     }
     // SAFETY: the caller's promise.
     unsafe { libc::dlsym(library, name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_repeated_up_to_the_length() {
+        let pattern: [u8; 16] = std::array::from_fn(|i| i as u8 + 1);
+        let mut bytes = [0; 41];
+        // SAFETY: there is room for 40 bytes.
+        #[allow(unsafe_code)]
+        unsafe {
+            fill(bytes.as_mut_ptr(), &pattern, 40);
+        }
+        let expected: Vec<u8> = (0..40).map(|i| i % 16 + 1).chain([0]).collect();
+        assert_eq!(bytes.as_slice(), expected);
+    }
 }

@@ -26,7 +26,7 @@ pub struct Launch {
     pub threads: [u32; 3],
     /// Grid size in threadgroups.
     pub groups: [u32; 3],
-    /// Size in bytes of each argument's memory, for kernels with bounds checks.
+    /// Size in bytes of each argument's memory, for kernels with bounds checks or private counters.
     pub sizes: *const u64,
     /// Where a kernel with bounds checks records its first fault.
     pub record: *mut FaultRecord,

@@ -62,9 +62,9 @@ pub const THREADGROUP_SECTION: &str = "elinvar.threadgroup";
 ///
 /// It runs the threadgroups with linear index `begin..end` (x fastest), each from start to end and in ascending order
 /// if [`Options::ascending`], and returns 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; const u64 *sizes;
-/// FaultRecord *record; const u8 *stop; u32 group[3]; }`; sizes and record are read only by kernels with bounds checks, `stop` by
-/// those that can be stopped ([`Options::stoppable`]), `group`, the size of a full threadgroup, by those for which it is
-/// [dynamic](GroupSize::Dynamic). An entry
+/// FaultRecord *record; const u8 *stop; u32 group[3]; }`; `sizes` is read only by kernels with bounds checks or
+/// [private counters](Compiled::private_counters), `record` by those with bounds checks, `stop` by those that can be stopped
+/// ([`Options::stoppable`]), `group`, the size of a full threadgroup, by those for which it is [dynamic](GroupSize::Dynamic). An entry
 /// of `args` is an address; for a threadgroup argument it is the byte offset of its memory behind the
 /// first [`Compiled::scratch_bytes`] of `scratch`. `scratch` is aligned to 64 and belongs to one call
 /// at a time; its content on entry is irrelevant. `sizes` has the size of each argument's memory in bytes,

@@ -5,14 +5,19 @@ use std::fmt::Write as _;
 use elinvar_ir::Module;
 use elinvar_spmd::{ENTRY, Options, SizeBound, compile};
 
-/// A kernel with so many loops in a row that threads leave apart, each with a branch inside.
-fn kernel(loops: usize) -> Module {
-    let mut text = format!(
+/// The start of a kernel, up to the branch to `before0`: a thread's position `%i`, and its element's address `%at`.
+fn start() -> String {
+    format!(
         "declare i32 @__elinvar_thread_position_in_threadgroup(i32)\n\
          define void @{ENTRY}(ptr %out) {{\n\
          start:\n  %i = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)\n\
          %at = getelementptr i32, ptr %out, i32 %i\n  br label %before0\n"
-    );
+    )
+}
+
+/// A kernel with so many loops in a row that threads leave apart, each with a branch inside.
+fn kernel(loops: usize) -> Module {
+    let mut text = start();
     for k in 0..loops {
         let _ = write!(
             text,
@@ -32,12 +37,7 @@ fn kernel(loops: usize) -> Module {
 
 /// A kernel with so many divergent branches in a row, each of which defines a value that is used at the end.
 fn values(branches: usize) -> Module {
-    let mut text = format!(
-        "declare i32 @__elinvar_thread_position_in_threadgroup(i32)\n\
-         define void @{ENTRY}(ptr %out) {{\n\
-         start:\n  %i = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)\n\
-         %at = getelementptr i32, ptr %out, i32 %i\n  br label %before0\n"
-    );
+    let mut text = start();
     for k in 0..branches {
         let next = k + 1;
         let _ = write!(

@@ -7,7 +7,7 @@ pub(crate) mod hoist_invariant_loads;
 pub(crate) mod if_convert;
 pub(crate) mod legalize_division;
 pub(crate) mod lower_bfloat;
-pub(crate) mod lower_f16_conversions;
 pub(crate) mod lower_fast_math;
+pub(crate) mod lower_half;
 pub(crate) mod lower_intrinsics;
 pub(crate) mod scalarize;

@@ -11,6 +11,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use elinvar_ir::{BlockId, Function, Term};
+use fixedbitset::FixedBitSet;
 
 use crate::analysis::cfg::Cfg;
 use crate::analysis::mask_classes::MaskClasses;
@@ -119,13 +120,13 @@ impl Linearization {
             }
         };
         let mut known: Vec<Option<Executed>> = vec![None; self.nodes.len()];
-        known[0] = Some(Executed::new(self.nodes.len()));
+        known[0] = Some(Executed::with_capacity(self.nodes.len()));
         for at in 0..self.nodes.len() {
             let Some(mut executed) = known[at].take() else { continue };
             if let Node::Block(block) = self.nodes[at] {
                 if input.masks.is_own(block) {
-                    executed.add(at);
-                } else if !executed.has(self.number[&Node::Block(input.masks.of(block))]) {
+                    executed.insert(at);
+                } else if !executed.contains(self.number[&Node::Block(input.masks.of(block))]) {
                     add(block);
                 }
             }
@@ -136,10 +137,12 @@ impl Linearization {
                 && input.divergent[block.0 as usize]
             {
                 // The uniform version enters here, with the masks of dominating classes set.
-                let mut set = Executed::new(self.nodes.len());
+                let mut set = Executed::with_capacity(self.nodes.len());
                 let above = std::iter::successors(Some(block), |b| input.cfg.idom(*b));
-                above.filter(|b| input.masks.is_own(*b)).for_each(|b| set.add(self.number[&Node::Block(b)]));
-                executed.meet(&set);
+                above
+                    .filter(|b| input.masks.is_own(*b))
+                    .for_each(|b| set.insert(self.number[&Node::Block(b)]));
+                executed.intersect_with(&set);
             }
             match &self.onward[at] {
                 Onward::Uniform(edges) => {
@@ -206,30 +209,11 @@ impl Linearization {
 }
 
 /// Nodes that have been executed on every path.
-#[derive(Clone)]
-struct Executed(Vec<u64>);
-
-impl Executed {
-    fn new(nodes: usize) -> Self {
-        Self(vec![0; nodes.div_ceil(64)])
-    }
-
-    fn add(&mut self, node: NodeId) {
-        self.0[node / 64] |= 1 << (node % 64);
-    }
-
-    fn has(&self, node: NodeId) -> bool {
-        self.0[node / 64] >> (node % 64) & 1 == 1
-    }
-
-    fn meet(&mut self, other: &Executed) {
-        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a &= b);
-    }
-}
+type Executed = FixedBitSet;
 
 fn meet(at: &mut Option<Executed>, executed: &Executed) {
     match at {
-        Some(known) => known.meet(executed),
+        Some(known) => known.intersect_with(executed),
         None => *at = Some(executed.clone()),
     }
 }
@@ -314,13 +298,13 @@ mod tests {
     #[test]
     fn nodes_have_been_run_where_they_have_on_every_way() {
         let with = |nodes: &[NodeId]| {
-            let mut executed = Executed::new(100);
-            nodes.iter().for_each(|node| executed.add(*node));
+            let mut executed = Executed::with_capacity(100);
+            nodes.iter().for_each(|node| executed.insert(*node));
             executed
         };
         let mut executed = with(&[1, 3, 64, 70]);
-        executed.meet(&with(&[3, 5, 70, 99]));
-        let all: Vec<NodeId> = (0..100).filter(|node| executed.has(*node)).collect();
+        executed.intersect_with(&with(&[3, 5, 70, 99]));
+        let all: Vec<NodeId> = (0..100).filter(|node| executed.contains(*node)).collect();
         assert_eq!(all, [3, 70]);
     }
 

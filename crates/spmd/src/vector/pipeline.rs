@@ -19,7 +19,7 @@ use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
     bfloat_as_i16, fix_irreducible, hoist_invariant_loads, if_convert, legalize_division, lower_bfloat,
-    lower_f16_conversions, lower_fast_math, lower_intrinsics, scalarize,
+    lower_fast_math, lower_half, lower_intrinsics, scalarize,
 };
 use crate::{Error, Options, Target};
 
@@ -91,12 +91,12 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             "division and shifts are defined for every operand",
         ),
         (
-            "lower-f16-conversions",
+            "lower-half",
             K,
             K,
             ControlFlow,
             always,
-            lower_f16_conversions,
+            lower_half,
             "lower-intrinsics",
             "half converts to integers through float, and is compared and rounded there for targets without halves",
         ),
@@ -396,10 +396,10 @@ fn legalize_division(state: &mut State<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn lower_f16_conversions(state: &mut State<'_>) -> Result<(), Error> {
+fn lower_half(state: &mut State<'_>) -> Result<(), Error> {
     let has_half = state.options.half_arithmetic;
     let functions = state.kernel()?.1.functions_mut();
-    functions.for_each(|function| lower_f16_conversions::lower(function, has_half));
+    functions.for_each(|function| lower_half::lower(function, has_half));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-; RUN: lower-f16-conversions
+; RUN: lower-half
 define void @__elinvar_entry(ptr %a) {
   %h = load half, ptr %a, align 2
   %v = call i16 @llvm.fptosi.sat.i16.f16(half %h)

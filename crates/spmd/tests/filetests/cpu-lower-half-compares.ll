@@ -1,4 +1,4 @@
-; RUN: lower-f16-conversions
+; RUN: lower-half
 ; For a target without instructions for halves.
 define void @__elinvar_entry(ptr %a) {
   %h = load half, ptr %a, align 2

@@ -1,4 +1,4 @@
-; RUN: lower-f16-conversions
+; RUN: lower-half
 define void @__elinvar_entry(ptr %a) {
   %h = load bfloat, ptr %a, align 2
   %v = call i16 @llvm.fptosi.sat.i16.bf16(bfloat %h)

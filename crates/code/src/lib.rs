@@ -16,7 +16,7 @@ pub use bundle::{Bundle, kernel_key};
 pub use elinvar_msl::Declared;
 pub use group::{MAX_THREADS_PER_THREADGROUP, check_group, max_threads};
 pub use origin::{Origin, given, is_invariant, least_bytes};
-pub use program::{Program, Thread};
+pub use program::{Program, Rejected, Thread, Verdict};
 
 use elinvar_cache::Cache;
 use elinvar_driver::PerProcess;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use elinvar_cache::{Cache, KeyBuilder, decode, encode};
+use elinvar_cache::{Cache, Key as CacheKey, KeyBuilder, decode, encode};
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Constant, Result, Source};
+use elinvar_driver::{Constant, Error, Result, Signature, Source};
 use elinvar_ir::Module;
-use elinvar_msl::{CachedProgram, Declared, InductionVariables, Specialized, Toolchain};
+use elinvar_msl::{CachedProgram, Declared, InductionVariables, Specialized, Toolchain, stage};
 
 use crate::Origin;
 
@@ -31,6 +31,25 @@ pub struct Thread {
     pub origin: Origin,
     constants: Vec<Constant>,
     module: Mutex<Option<Arc<Module>>>,
+}
+
+/// A kernel's signature if it was accepted.
+pub type Verdict = Result<Signature, Rejected>;
+
+/// Why a kernel was rejected.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// The kernel's signature, if the front end accepted it.
+    pub signature: Option<Box<Signature>>,
+    /// The error.
+    pub error: Error,
+}
+
+impl Rejected {
+    /// A function constant has no value or a wrong one.
+    fn incomplete(why: String) -> Self {
+        Self { signature: None, error: Error::InvalidArgument(why) }
+    }
 }
 
 impl Program {
@@ -110,20 +129,80 @@ impl Program {
         let (signature, module) = match cached {
             Some(signature) => (signature, None),
             None => {
-                let Specialized { ir, signature } =
-                    self.checked.specialize_with(name, constants, self.induction_variables)?;
-                let origin = Origin { signature, source: self.source.clone() };
-                let module = origin.parse(&ir)?;
-                let code = origin.facts(&module)?;
-                let signature = origin.signature.with_code(code);
+                let (signature, module) =
+                    self.read(self.checked.specialize_with(name, constants, self.induction_variables)?)?;
                 if let Some(key) = &key {
                     self.cache.store(key, &encode(&signature));
                 }
-                (signature, Some(Arc::new(module)))
+                (signature, Some(module))
             }
         };
+        Ok(self.assemble(signature, constants, module))
+    }
+
+    /// The signature of a kernel, with facts about its code, and the code.
+    fn read(&self, Specialized { ir, signature }: Specialized) -> Result<(Signature, Arc<Module>)> {
         let origin = Origin { signature, source: self.source.clone() };
-        Ok(Thread { origin, constants: constants.to_vec(), module: Mutex::new(module) })
+        let module = origin.parse(&ir)?;
+        let code = origin.facts(&module)?;
+        Ok((origin.signature.with_code(code), Arc::new(module)))
+    }
+
+    fn assemble(&self, signature: Signature, constants: &[Constant], module: Option<Arc<Module>>) -> Thread {
+        let origin = Origin { signature, source: self.source.clone() };
+        Thread { origin, constants: constants.to_vec(), module: Mutex::new(module) }
+    }
+
+    /// Checks kernels with these function constants, in their order. Those whose verdicts the cache does not have under their keys are
+    /// compiled together.
+    pub fn check(
+        &self,
+        kernels: &[&str],
+        constants: &[Constant],
+        key: impl Fn(&str) -> Option<CacheKey>,
+        check: impl Fn(&Arc<Thread>) -> Result<()>,
+    ) -> Vec<Verdict> {
+        let keys: Vec<_> = kernels.iter().map(|kernel| key(kernel)).collect();
+        let cached = |key: &Option<CacheKey>| -> Option<Result<Signature, String>> {
+            decode(&self.cache.load(key.as_ref()?)?)
+        };
+        let mut verdicts: Vec<Option<Verdict>> = stage::timed("cache", || {
+            keys.iter().map(|key| cached(key).map(|cached| cached.map_err(Rejected::incomplete))).collect()
+        });
+        let missing: Vec<usize> = (0..kernels.len()).filter(|at| verdicts[*at].is_none()).collect();
+        let names: Vec<&str> = missing.iter().map(|at| kernels[*at]).collect();
+        let specialized = self.checked.specialize_all(&names, constants, self.induction_variables);
+        for (at, specialized) in missing.into_iter().zip(specialized) {
+            let verdict = self.verdict(specialized, constants, &check);
+            let record = match &verdict {
+                Ok(signature) => Some(encode(&Ok::<_, String>(signature))),
+                Err(Rejected { error: Error::InvalidArgument(why), .. }) => {
+                    Some(encode(&Err::<Signature, _>(why)))
+                }
+                Err(_) => None,
+            };
+            if let (Some(key), Some(record)) = (&keys[at], record) {
+                self.cache.store(key, &record);
+            }
+            verdicts[at] = Some(verdict);
+        }
+        verdicts.into_iter().flatten().collect()
+    }
+
+    fn verdict(
+        &self,
+        specialized: Result<Specialized, elinvar_msl::Error>,
+        constants: &[Constant],
+        check: &impl Fn(&Arc<Thread>) -> Result<()>,
+    ) -> Verdict {
+        let read = specialized.map_err(Error::from).and_then(|specialized| self.read(specialized));
+        let (signature, module) = read.map_err(|error| Rejected { signature: None, error })?;
+        let thread = Arc::new(self.assemble(signature, constants, Some(module)));
+        let signature = thread.origin.signature.clone();
+        match check(&thread) {
+            Ok(()) => Ok(signature),
+            Err(error) => Err(Rejected { signature: Some(Box::new(signature)), error }),
+        }
     }
 
     /// The IR of a thread's code.

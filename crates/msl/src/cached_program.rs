@@ -128,11 +128,8 @@ impl CachedProgram {
         constants: &[Constant],
         induction_variables: InductionVariables,
     ) -> Result<Specialized> {
-        let key = self.key("ir", kernel, constants);
-        let key = key
-            .map(|key| key.number(u64::from(induction_variables == InductionVariables::AsWritten)).finish());
-        let found = || decode(&self.toolchain.cache.load(key.as_ref()?)?);
-        if let Some(found) = stage::timed("cache", found) {
+        let key = self.ir_key(kernel, constants, induction_variables);
+        if let Some(found) = self.cached_ir(key.as_ref()) {
             return Ok(found);
         }
         let made = self.program()?.specialize_with(kernel, constants, induction_variables)?;
@@ -140,6 +137,51 @@ impl CachedProgram {
             self.toolchain.cache.store(&key, &encode(&made));
         }
         Ok(made)
+    }
+
+    /// [`Program::specialize_all`]. What the cache has is taken from there; what several kernels together are compiled to is not stored,
+    /// so that the cache does not depend on which these are.
+    pub fn specialize_all(
+        &self,
+        kernels: &[&str],
+        constants: &[Constant],
+        induction_variables: InductionVariables,
+    ) -> Vec<Result<Specialized>> {
+        if let [kernel] = kernels {
+            return vec![self.specialize_with(kernel, constants, induction_variables)];
+        }
+        let cached =
+            |kernel: &&str| self.cached_ir(self.ir_key(kernel, constants, induction_variables).as_ref());
+        let all: Vec<Option<Specialized>> = kernels.iter().map(cached).collect();
+        let missing: Vec<&str> = kernels
+            .iter()
+            .zip(&all)
+            .filter(|(_, found)| found.is_none())
+            .map(|(kernel, _)| *kernel)
+            .collect();
+        let made = match missing.is_empty() {
+            true => Vec::new(),
+            false => match self.program() {
+                Ok(program) => program.specialize_all(&missing, constants, induction_variables),
+                Err(error) => missing.iter().map(|_| Err(error.clone())).collect(),
+            },
+        };
+        let mut made = made.into_iter();
+        all.into_iter().filter_map(|found| found.map(Ok).or_else(|| made.next())).collect()
+    }
+
+    fn ir_key(
+        &self,
+        kernel: &str,
+        constants: &[Constant],
+        induction_variables: InductionVariables,
+    ) -> Option<Key> {
+        let key = self.key("ir", kernel, constants)?;
+        Some(key.number(u64::from(induction_variables == InductionVariables::AsWritten)).finish())
+    }
+
+    fn cached_ir(&self, key: Option<&Key>) -> Option<Specialized> {
+        stage::timed("cache", || decode(&self.toolchain.cache.load(key?)?))
     }
 
     fn program(&self) -> Result<Arc<Program>> {

@@ -35,6 +35,7 @@ pub use cached_program::{CachedProgram, Declared};
 pub use clang::toolchain::Toolchain;
 pub use clang::{InductionVariables, process, scratch};
 pub use error::{Error, Result};
+pub use ir::entries::Entries;
 pub use program::{CombinedModule, Program, Specialized};
 pub use rewrite::glue::ENTRY;
 

@@ -10,6 +10,7 @@ use crate::clang::pch;
 use crate::clang::source_header::{self, SourceHeaders};
 use crate::clang::toolchain::Toolchain;
 use crate::diagnostics::address_spaces;
+use crate::ir::entries::Entries;
 use crate::ir::{dynamic_initializers, legalize, recursion};
 use crate::preprocess::Preprocessed;
 use crate::preprocess::dependencies::Dependencies;
@@ -72,16 +73,17 @@ impl Program {
         glue::tables(&mut text, &rewritten.kernels);
         glue::constant_tables(&mut text, &rewritten.constants);
         glue::member_tables(&mut text, &rewritten.structs);
-        let check = || clang::check(toolchain, source.math, text.text());
-        let output = stage::timed("check", check)?;
+        let check = || stage::timed("check", || clang::check(toolchain, source.math, text.text()));
+        let spaces = || match source.check_spaces {
+            true => {
+                check_spaces(toolchain, source.math, &source_map).or_else(|error| unchecked(source, error))
+            }
+            false => Ok(Vec::new()),
+        };
+        let (output, spaces) = stage::join(check, spaces);
+        let output = output?;
         warnings.extend(check_diagnostics(&output, &source_map, &text)?);
-
-        if source.check_spaces {
-            warnings.extend(
-                check_spaces(toolchain, source.math, &source_map)
-                    .or_else(|error| unchecked(source, error))?,
-            );
-        }
+        warnings.extend(spaces?);
 
         let mut program = Self {
             toolchain: toolchain.clone(),
@@ -221,7 +223,7 @@ impl Program {
     ) -> Result<Specialized> {
         let (found, signature) = self.find(kernel)?;
         let values = function_constants::values(&self.constants, constants)?;
-        let written = self.emit_unoptimized(&[(found, glue::ENTRY)], &values)?;
+        let written = self.emit_unoptimized(&[(found, String::new())], &values)?;
         if let Some(recursion) = recursion::find(&written) {
             let recursion::Recursion { name, file, line } = recursion;
             let message = format!("function `{name}` calls itself; MSL has no recursion (kernel `{kernel}`)");
@@ -230,6 +232,47 @@ impl Program {
             return Err(Error::Compile(vec![error]));
         }
         let ir = self.optimize(&written, induction_variables)?;
+        self.specialized(found, signature, ir)
+    }
+
+    /// Compile several kernels with the same values of function constants, as [`Program::specialize_with`] does each. Two runs of clang,
+    /// unless one fails for a kernel, or several kernels call a function, which could be inlined if it had one caller: such kernels
+    /// are compiled separately.
+    pub fn specialize_all(
+        &self,
+        kernels: &[&str],
+        constants: &[Constant],
+        induction_variables: InductionVariables,
+    ) -> Vec<Result<Specialized>> {
+        let alone = |kernel: &&str| self.specialize_with(kernel, constants, induction_variables);
+        if kernels.len() < 2 {
+            return kernels.iter().map(alone).collect();
+        }
+        let together = || {
+            let found = kernels.iter().map(|kernel| self.find(kernel)).collect::<Result<Vec<_>>>()?;
+            let values = function_constants::values(&self.constants, constants)?;
+            let written =
+                self.emit_unoptimized(&numbered(found.iter().map(|(kernel, _)| *kernel)), &values)?;
+            let ir = match recursion::find(&written) {
+                None => Some(self.optimize(&written, induction_variables)?),
+                Some(_) => None,
+            };
+            Ok::<_, Error>((found, ir))
+        };
+        let Ok((found, Some(ir))) = together() else { return kernels.iter().map(alone).collect() };
+        let entries = Entries::new(&ir);
+        let shared = entries.share_functions(kernels.len());
+        let found = kernels.iter().zip(found).zip(shared).enumerate();
+        let specialized = found.map(|(number, ((name, (kernel, signature)), shared))| match shared {
+            true => alone(name),
+            false => self.specialized(kernel, signature, entries.alone(number)),
+        });
+        specialized.collect()
+    }
+
+    /// A kernel from its optimized IR.
+    fn specialized(&self, found: &Kernel, signature: &Signature, ir: String) -> Result<Specialized> {
+        let kernel = &found.name;
         let (present, ir) = tables::extract(ir, glue::PRESENT);
         let mut present = present.into_iter().skip(1);
         let mut there = Vec::new();
@@ -268,39 +311,37 @@ impl Program {
     /// `NoKernel`, `Unsupported` with the parameter, `Clang`, `Io`.
     pub fn ir_unoptimized(&self, kernel: &str) -> Result<String> {
         let (found, _) = self.find(kernel)?;
-        let ir = self.emit_unoptimized(&[(found, glue::ENTRY)], &vec![None; self.constants.len()])?;
+        let ir = self.emit_unoptimized(&[(found, String::new())], &vec![None; self.constants.len()])?;
         Ok(tables::extract(ir, glue::PRESENT).1)
     }
 
-    /// Compile several kernels to one module, each as [`Program::ir`] and [`Program::ir_unoptimized`] do, with entries named
-    /// [`crate::ENTRY`], `_` and the index in `kernels`. For kernels that need no function constant. Two runs of clang.
+    /// Compile several kernels to one module, each as [`Program::ir`] and [`Program::ir_unoptimized`] do, with entries numbered by the
+    /// index in `kernels`. For kernels that need no function constant. Two runs of clang.
     ///
     /// # Errors
     /// `NoKernel`, `Constant` when a parameter depends on a function constant, `Unsupported` with the parameter, `Clang`, `Io`.
     pub fn combine(&self, kernels: &[&str]) -> Result<CombinedModule> {
-        let mut entries = Vec::new();
-        for (index, name) in kernels.iter().enumerate() {
-            let (found, _) = self.find(name)?;
-            if let Some(param) = found.params.iter().find(|param| param.condition().is_some()) {
-                return Err(self.unresolved_condition(found, param));
+        let found = kernels.iter().map(|name| Ok(self.find(name)?.0)).collect::<Result<Vec<_>>>()?;
+        for kernel in &found {
+            if let Some(param) = kernel.params.iter().find(|param| param.condition().is_some()) {
+                return Err(self.unresolved_condition(kernel, param));
             }
-            entries.push((found, format!("{}_{index}", glue::ENTRY)));
         }
-        let entries: Vec<_> = entries.iter().map(|(kernel, name)| (*kernel, name.as_str())).collect();
-        let unoptimized = self.emit_unoptimized(&entries, &vec![None; self.constants.len()])?;
+        let unoptimized =
+            self.emit_unoptimized(&numbered(found.into_iter()), &vec![None; self.constants.len()])?;
         let optimized = self.optimize(&unoptimized, InductionVariables::default())?;
         Ok(CombinedModule { unoptimized, optimized })
     }
 
-    /// Compile kernels to unoptimized IR, with entries of these names.
-    fn emit_unoptimized(&self, entries: &[(&Kernel, &str)], values: &[Option<String>]) -> Result<String> {
+    /// Compile kernels to unoptimized IR, with these suffixes of their entries' names.
+    fn emit_unoptimized(&self, entries: &[(&Kernel, String)], values: &[Option<String>]) -> Result<String> {
         let mut text = self.text.clone();
         let definitions = function_constants::definitions(values);
         text.prepend(&definitions);
         text.prepend(glue::KERNELS_IN_USE);
         let body = text.text().len();
-        for (kernel, name) in entries {
-            glue::entry(&mut text, kernel, name);
+        for (kernel, suffix) in entries {
+            glue::entry(&mut text, kernel, suffix);
         }
         let (body, written) = text.text().split_at(body);
         let headers = self.toolchain.headers()?;
@@ -374,10 +415,25 @@ pub struct Specialized {
 /// A module with several kernels; see [`Program::combine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CombinedModule {
-    /// Unoptimized LLVM IR text.
-    pub unoptimized: String,
-    /// Optimized LLVM IR text.
-    pub optimized: String,
+    unoptimized: String,
+    optimized: String,
+}
+
+impl CombinedModule {
+    /// The entries in unoptimized IR.
+    pub fn unoptimized(&self) -> Entries<'_> {
+        Entries::new(&self.unoptimized)
+    }
+
+    /// The entries in optimized IR.
+    pub fn optimized(&self) -> Entries<'_> {
+        Entries::new(&self.optimized)
+    }
+}
+
+/// Kernels with suffixes for [`Entries`].
+fn numbered<'a>(kernels: impl Iterator<Item = &'a Kernel>) -> Vec<(&'a Kernel, String)> {
+    kernels.enumerate().map(|(number, kernel)| (kernel, format!("_{number}"))).collect()
 }
 
 /// Warnings about address spaces.

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use elinvar_cache::{Cache, Key, decode, encode};
-use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, least_bytes, max_threads};
+use elinvar_code::{
+    Declared, Program, Thread, Verdict, check_group, given, is_invariant, least_bytes, max_threads,
+};
 use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source, Tier};
 use elinvar_ir::Location;
 use elinvar_msl::{InductionVariables, stage};
@@ -173,20 +175,16 @@ impl Compiler {
         Some(self.generator.identify(key.number(flags), level).finish())
     }
 
-    /// Runs all passes before code generation.
-    ///
-    /// # Errors
-    /// As [`Compiler::kernel`].
-    pub fn check(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<()> {
-        let key = self.key("checked", name, options, form, self.target().level());
-        if stage::timed("cache", || self.program.cache().load(key.as_ref()?)).is_some() {
-            return Ok(());
-        }
-        self.vector_ir(name, options, form)?;
-        if let Some(key) = &key {
-            self.program.cache().store(key, &[]);
-        }
-        Ok(())
+    /// Runs all passes before code generation of several kernels, for threadgroups of `threads` threads, or of a kernel's maximum if it
+    /// is lower. Verdicts are in the order of the kernels.
+    pub fn check(&self, kernels: &[&str], options: &PipelineOptions, threads: u32) -> Vec<Verdict> {
+        let group = Dim3::from(threads);
+        let form = Form { group: Some(group), stoppable: false, objects: SizeBound::DEFAULT };
+        let key = |name: &str| self.key("checked", name, options, form, self.target().level());
+        self.program.check(kernels, &options.constants, key, |thread| {
+            let group = Dim3::from(max_threads(&thread.origin.signature).min(threads));
+            self.vectorize(thread, options.checked, Form { group: Some(group), ..form }).map(drop)
+        })
     }
 
     /// The LLVM IR of a kernel's vectorized function over whole threadgroups, the input of clang.

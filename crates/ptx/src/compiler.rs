@@ -1,7 +1,7 @@
 //! [`Compiler`]: compiles the kernels of a source to PTX.
 
 use elinvar_cache::{Cache, Key, decode, encode};
-use elinvar_code::{Declared, Program, Thread, given, is_invariant};
+use elinvar_code::{Declared, Program, Thread, Verdict, given, is_invariant, max_threads};
 use elinvar_driver::{Arg, ArgKind, Dim3, MathMode, PipelineOptions, Result, Signature, Source};
 use elinvar_msl::{InductionVariables, stage};
 use elinvar_spmd::bounds::Checks;
@@ -103,7 +103,7 @@ impl Compiler {
     /// `InvalidArgument` if there is no such kernel or constant; `Compile`; `Unsupported` with the source line;
     /// `Environment` if clang fails.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
-        let key = self.key("ptx", name, options, constants);
+        let key = self.key("ptx", name, options, constants, 0);
         let found = || decode(&self.program.cache().load(key.as_ref()?)?);
         if let Some(found) = stage::timed("cache", found) {
             return Ok(found);
@@ -124,21 +124,21 @@ impl Compiler {
         Ok(self.program.thread(name, &options.constants)?.origin.signature.clone())
     }
 
-    /// Runs all passes before code generation.
-    ///
-    /// # Errors
-    /// As [`Compiler::kernel`].
-    pub fn check(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<()> {
-        let key = self.key("ptx checked", name, options, constants);
-        if stage::timed("cache", || self.program.cache().load(key.as_ref()?)).is_some() {
-            return Ok(());
-        }
-        let thread = self.program.thread(name, &options.constants)?;
-        self.prepare(&thread, options, constants)?;
-        if let Some(key) = &key {
-            self.program.cache().store(key, &[]);
-        }
-        Ok(())
+    /// Runs all passes before code generation of several kernels, and checks them for threadgroups of `threads` threads, or of a kernel's
+    /// maximum if it is lower. Verdicts are in the order of the kernels.
+    pub fn check(
+        &self,
+        kernels: &[&str],
+        options: &PipelineOptions,
+        constants: Constants,
+        threads: u32,
+    ) -> Vec<Verdict> {
+        let key = |name: &str| self.key("ptx checked", name, options, constants, threads);
+        self.program.check(kernels, &options.constants, key, |thread| {
+            self.prepare(thread, options, constants)?;
+            let group = Dim3::from(max_threads(&thread.origin.signature).min(threads));
+            self.check_group_of(thread, group)
+        })
     }
 
     /// Rejects a threadgroup size with which some threads reach a barrier and others provably do not.
@@ -147,16 +147,27 @@ impl Compiler {
     /// `Compile` with the barrier and the branch, and as [`Compiler::kernel`].
     pub fn check_group(&self, name: &str, options: &PipelineOptions, group: Dim3) -> Result<()> {
         let thread = self.program.thread(name, &options.constants)?;
+        self.check_group_of(&thread, group)
+    }
+
+    fn check_group_of(&self, thread: &Thread, group: Dim3) -> Result<()> {
         // Without barriers the code need not be parsed.
         if thread.origin.signature.code.is_some_and(|code| code.barriers == 0) {
             return Ok(());
         }
-        let module = self.program.module(&thread)?;
+        let module = self.program.module(thread)?;
         nvptx::check_group(&module, group.to_array()).map_err(|error| thread.origin.error(error))
     }
 
-    fn key(&self, kind: &str, name: &str, options: &PipelineOptions, constants: Constants) -> Option<Key> {
-        let key = self.program.key(kind, name, &options.constants)?;
+    fn key(
+        &self,
+        kind: &str,
+        name: &str,
+        options: &PipelineOptions,
+        constants: Constants,
+        threads: u32,
+    ) -> Option<Key> {
+        let key = self.program.key(kind, name, &options.constants)?.number(u64::from(threads));
         let flags = u64::from(options.checked) | u64::from(constants == Constants::Addresses) << 1;
         Some(self.generator.identify(key.number(flags)).finish())
     }

@@ -11,7 +11,7 @@ use elinvar_spmd::nvptx::Argument;
 use elinvar_spmd::{Compiled, GroupSize, SizeBound};
 
 use crate::generate::Shape;
-use crate::module::{self, Items};
+use crate::module;
 
 /// Compilation options of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,13 +85,13 @@ pub(crate) fn compile(text: &str, cases: &[Case]) -> Result<Vec<Built>> {
     let mut names: Vec<&str> = both.flatten().map(String::as_str).collect();
     names.dedup();
     let together = program.combine(&names)?;
-    let (unoptimized, optimized) = (Items::new(&together.unoptimized), Items::new(&together.optimized));
+    let (unoptimized, optimized) = (together.unoptimized(), together.optimized());
     let mut threads = Vec::new();
     let (mut functions, mut warps) = (Vec::new(), Vec::new());
     for case in cases {
-        let module = |items: &Items, name: &String| -> Result<Module> {
+        let module = |entries: &elinvar_msl::Entries, name: &String| -> Result<Module> {
             let place = names.iter().position(|other| other == name).context("a kernel without a place")?;
-            Ok(Module::parse(&items.alone(&format!("{}_{place}", elinvar_msl::ENTRY)))?)
+            Ok(Module::parse(&entries.alone(place))?)
         };
         threads.push(module(&unoptimized, &case.name)?);
         functions.push(work_group(&module(&optimized, case.plain.as_ref().unwrap_or(&case.name))?, case));

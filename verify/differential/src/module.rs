@@ -1,41 +1,8 @@
-//! Splits and joins the text of LLVM modules by kernel, so that one run of clang serves many kernels. Only the names of entries
-//! are changed.
+//! Joins the text of LLVM modules, so that one run of clang serves many kernels. Only the names of entries are changed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use elinvar_spmd::{ENTRY, SYMBOL};
-
-/// A module in which several kernels have entries.
-pub(crate) struct Items<'a> {
-    /// Functions with their bodies, and other lines.
-    items: Vec<&'a str>,
-    /// Index of a function, variable or metadata node.
-    places: HashMap<&'a str, usize>,
-}
-
-impl<'a> Items<'a> {
-    pub(crate) fn new(text: &'a str) -> Self {
-        let items = items(text);
-        let named = items.iter().enumerate().filter_map(|(at, item)| Some((symbol(item)?, at)));
-        Items { places: named.collect(), items }
-    }
-
-    /// The module of one entry, renamed to the usual name, with everything that it refers to.
-    pub(crate) fn alone(&self, entry: &str) -> String {
-        let mut wanted: Vec<bool> = self.items.iter().map(|item| symbol(item).is_none()).collect();
-        let mut todo: Vec<usize> = (0..wanted.len()).filter(|at| wanted[*at]).collect();
-        todo.extend(self.places.get(format!("@{entry}").as_str()));
-        while let Some(at) = todo.pop() {
-            wanted[at] = true;
-            let mentioned = names(self.items[at]).filter_map(|name| self.places.get(name));
-            todo.extend(mentioned.filter(|place| !wanted[**place]));
-        }
-        let kept = self.items.iter().zip(wanted).filter(|(_, wanted)| *wanted);
-        let usual = |item: &str| item.replacen(&format!("@{entry}("), &format!("@{ENTRY}("), 1);
-        kept.map(|(item, _)| if item.starts_with("define") { usual(item) } else { (*item).to_owned() })
-            .collect()
-    }
-}
+use elinvar_spmd::SYMBOL;
 
 /// Joins modules that each define [`SYMBOL`], and returns the names of these functions in the result. Definitions with the same name must
 /// be identical; of several declarations, the first is used.
@@ -90,24 +57,6 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TWO: &str = "target triple = \"t\"\n\
-        @a = global i32 1\n@b = global ptr @c\n@c = global i32 1\n\
-        define void @__elinvar_entry_0() !dbg !1 {\n  call void @f()\n  ret void\n}\n\
-        define void @__elinvar_entry_1() {\n  %p = load ptr, ptr @b\n  ret void\n}\n\
-        define void @f() {\n  store i32 0, ptr @a\n  ret void\n}\n\
-        !named = !{!2}\n!1 = !{!3}\n!2 = !{}\n!3 = !{}\n!4 = !{}\n";
-
-    #[test]
-    fn one_entry_keeps_what_it_mentions() {
-        let first = Items::new(TWO).alone("__elinvar_entry_0");
-        assert!(first.contains("define void @__elinvar_entry() !dbg !1 {\n  call void @f()\n"));
-        for (kept, gone) in [("@a =", "@b ="), ("@f()", "@c ="), ("!3 =", "!4 ="), ("!2 =", "_entry_1")] {
-            assert!(first.contains(kept) && !first.contains(gone), "{kept} {gone} {first}");
-        }
-        let second = Items::new(TWO).alone("__elinvar_entry_1");
-        assert!(second.contains("@c = global") && !second.contains("@f") && !second.contains("!1 ="));
-    }
 
     #[test]
     fn what_modules_share_is_there_once() {

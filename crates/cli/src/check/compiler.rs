@@ -1,7 +1,7 @@
 //! [`Compiler`]: the compiler for a target, with or without code generation.
 
 use elinvar::{Dim3, Error, Signature, Source};
-use elinvar_code::{Declared, max_threads, user_cache};
+use elinvar_code::{Declared, Rejected, Verdict, max_threads, user_cache};
 use elinvar_driver::PipelineOptions;
 use elinvar_native::{Form, SizeBound};
 use elinvar_ptx::Constants;
@@ -53,45 +53,48 @@ impl Compiler {
         }
     }
 
-    /// Compiles a kernel: up to the last of the compiler's own passes, or with `codegen` to code for the target. The signature is
-    /// known even if the kernel is rejected.
-    pub fn build(&self, kernel: &Signature, options: &PipelineOptions, codegen: bool) -> Built {
-        let signature = match self.signature(&kernel.name, options) {
-            Ok(signature) => signature,
-            Err(error) => {
-                let constants = &self.declared().constants;
-                let fits = |c: &_| constants.iter().any(|k| is(k, c) && k.ty.scalar() == Some(c.scalar));
-                let missing = constants.len() > options.constants.len() && options.constants.iter().all(fits);
-                return match error {
-                    Error::InvalidArgument(why) if missing => Built::Incomplete(why),
-                    error => Built::Refused(kernel.clone(), error),
-                };
-            }
+    /// Compiles kernels up to the last of the compiler's own passes, or with `codegen` to code for the target. The signature is
+    /// known even if a kernel is rejected.
+    pub fn build(&self, kernels: &[&Signature], options: &PipelineOptions, codegen: bool) -> Vec<Built> {
+        let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        let verdicts = match self {
+            _ if codegen => names.iter().map(|name| self.generate(name, options)).collect(),
+            Self::Cpu(compiler) => compiler.check(&names, options, CHECKED_THREADS),
+            Self::Cuda(compiler) => compiler.check(&names, options, Constants::Values, CHECKED_THREADS),
         };
-        match self.compile(&signature, options, codegen) {
-            Ok(()) => Built::Ok(signature),
-            Err(error) => Built::Refused(signature, error),
-        }
+        let built = kernels.iter().zip(verdicts).map(|(kernel, verdict)| match verdict {
+            Ok(signature) => Built::Ok(signature),
+            Err(Rejected { signature: Some(signature), error }) => Built::Refused(*signature, error),
+            Err(Rejected { signature: None, error }) => match error {
+                Error::InvalidArgument(why) if self.misses_constants(options) => Built::Incomplete(why),
+                error => Built::Refused((*kernel).clone(), error),
+            },
+        });
+        built.collect()
     }
 
-    fn compile(&self, kernel: &Signature, options: &PipelineOptions, codegen: bool) -> Result<(), Error> {
-        let name = kernel.name.as_str();
-        let group = Dim3::from(max_threads(kernel).min(CHECKED_THREADS));
-        match self {
+    /// Whether values of function constants are missing, and those that are given are right.
+    fn misses_constants(&self, options: &PipelineOptions) -> bool {
+        let constants = &self.declared().constants;
+        let fits = |c: &_| constants.iter().any(|k| is(k, c) && k.ty.scalar() == Some(c.scalar));
+        constants.len() > options.constants.len() && options.constants.iter().all(fits)
+    }
+
+    fn generate(&self, name: &str, options: &PipelineOptions) -> Verdict {
+        let signature = self.signature(name, options).map_err(|error| Rejected { signature: None, error })?;
+        let group = Dim3::from(max_threads(&signature).min(CHECKED_THREADS));
+        let generated = match self {
             Self::Cpu(compiler) => {
                 let form = Form { group: Some(group), stoppable: false, objects: SizeBound::DEFAULT };
-                match codegen {
-                    true => compiler.kernel(name, options, form).map(drop),
-                    false => compiler.check(name, options, form),
-                }
+                compiler.kernel(name, options, form).map(drop)
             }
-            Self::Cuda(compiler) => {
-                match codegen {
-                    true => compiler.kernel(name, options, Constants::Values).map(drop)?,
-                    false => compiler.check(name, options, Constants::Values)?,
-                }
-                compiler.check_group(name, options, group)
-            }
+            Self::Cuda(compiler) => compiler
+                .kernel(name, options, Constants::Values)
+                .and_then(|_| compiler.check_group(name, options, group)),
+        };
+        match generated {
+            Ok(()) => Ok(signature),
+            Err(error) => Err(Rejected { signature: Some(Box::new(signature)), error }),
         }
     }
 }

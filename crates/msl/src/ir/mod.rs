@@ -1,5 +1,6 @@
-//! Passes and checks over the unoptimized LLVM IR text of a kernel.
+//! Passes and checks over the LLVM IR text of kernels.
 
 pub(crate) mod dynamic_initializers;
+pub(crate) mod entries;
 pub(crate) mod legalize;
 pub(crate) mod recursion;

@@ -146,14 +146,15 @@ fn expression(text: &mut RewriteBuffer, attribute: Option<&Attribute>, offset: u
     }
 }
 
-/// Append the entry of a kernel under this name. A parameter that is absent for its function constant takes no space;
-/// [`PRESENT`] says which are present.
-pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, name: &str) {
+/// Append the entry of a kernel, with this suffix of its name. A parameter that is absent for its function constant takes no space;
+/// [`PRESENT`], with the same suffix, says which are present.
+pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, suffix: &str) {
     let offset = kernel.offset;
     text.replace(&format!("{GLUE_MARKER}{}extern \"C\" {{\n", open(kernel)), offset);
     let conditions: Vec<&Attribute> = kernel.params.iter().filter_map(Param::condition).collect();
     if !conditions.is_empty() {
-        text.replace(&format!("extern const long {PRESENT}[];\nconstexpr long {PRESENT}[] = {{1,\n"), offset);
+        let table = format!("{PRESENT}{suffix}");
+        text.replace(&format!("extern const long {table}[];\nconstexpr long {table}[] = {{1,\n"), offset);
         for condition in conditions {
             text.replace(&format!("{ABSENT} + (long)("), offset);
             folded(text, condition, "2");
@@ -161,7 +162,7 @@ pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, name: &str) {
         }
         text.replace("};\n", offset);
     }
-    text.replace(&format!("void {name}("), offset);
+    text.replace(&format!("void {ENTRY}{suffix}("), offset);
     let memory = kernel.params.iter().enumerate().filter(|(_, param)| is_launch_argument(param));
     for (n, (p, param)) in memory.enumerate() {
         text.replace(if n > 0 { ", " } else { "" }, offset);

@@ -23,7 +23,7 @@ use elinvar_spmd::{Compiled, SizeBound};
 pub use run::{Launched, Launches};
 
 use crate::compile::compile_for;
-use crate::module::{self, Items};
+use crate::module;
 use crate::random::Random;
 
 /// A random kernel with arbitrary pointers.
@@ -83,10 +83,8 @@ pub(crate) fn build(kernels: &[Wild]) -> Result<Vec<Result<Built, String>>> {
     let program = Program::compile(&toolchain, &Source::named("wild.metal", &*text))?;
     let names: Vec<String> = kernels.iter().map(|kernel| format!("k{}", kernel.seed)).collect();
     let together = program.combine(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
-    let (unoptimized, optimized) = (Items::new(&together.unoptimized), Items::new(&together.optimized));
-    let entry = |items: &Items, at: usize| -> Result<Module> {
-        Ok(Module::parse(&items.alone(&format!("{}_{at}", elinvar_msl::ENTRY)))?)
-    };
+    let (unoptimized, optimized) = (together.unoptimized(), together.optimized());
+    let entry = |entries: &elinvar_msl::Entries, at: usize| Module::parse(&entries.alone(at));
     let mut made = Vec::new();
     for (at, kernel) in kernels.iter().enumerate() {
         let module = entry(&optimized, at)?;

@@ -193,15 +193,15 @@ apple() {
 # Optional baselines of the benchmarks.
 baselines() {
     if ! command -v apt-get >/dev/null; then
-        say "PoCL and OpenBLAS are installed on Debian and derivatives only; the benchmarks use those that are installed"
+        say "PoCL, OpenBLAS and oneDNN are installed on Debian and derivatives only; the benchmarks use those that are installed"
         return
     fi
     local package absent=()
-    for package in pocl-opencl-icd ocl-icd-libopencl1 libopenblas0-pthread; do
+    for package in pocl-opencl-icd ocl-icd-libopencl1 libopenblas0-pthread libdnnl2; do
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || absent+=("$package")
     done
     if [ "${#absent[@]}" -eq 0 ]; then
-        say "PoCL and OpenBLAS are installed"
+        say "PoCL, OpenBLAS and oneDNN are installed"
         return
     fi
     say "installing benchmark baselines: ${absent[*]}"

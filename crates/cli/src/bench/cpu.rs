@@ -12,6 +12,7 @@ mod linear;
 mod mandelbrot;
 mod matmul;
 mod nbody;
+mod onednn;
 mod opencl;
 pub mod problem;
 pub mod published;
@@ -68,7 +69,11 @@ pub const PROBLEMS: [(&str, Build); 14] = [
 
 /// Baselines that are unavailable on this machine, with the reason.
 pub fn absences() -> Vec<(&'static str, String)> {
-    let absent = [("openblas", blas::openblas().err().map(str::to_owned)), ("pocl", opencl::absence())];
+    let absent = [
+        ("openblas", blas::openblas().err().map(str::to_owned)),
+        ("onednn", onednn::onednn().err().map(str::to_owned)),
+        ("pocl", opencl::absence()),
+    ];
     absent.into_iter().filter_map(|(name, why)| Some((name, why?))).collect()
 }
 

@@ -6,11 +6,11 @@ use elinvar::{Arg, Buffer, Constants, Grid, Pod, Threadgroup, f16};
 
 use super::super::cuda::candle;
 use super::super::{Context, Measured};
-use super::blas;
 use super::problem::{Agreement, Argument, Native, scattered};
 use super::published::{self, Baselines, Published};
 use super::softmax;
 use super::team::Team;
+use super::{blas, onednn};
 use crate::failure::Result;
 
 const HEADS: usize = 8;
@@ -179,6 +179,9 @@ fn measure(
         vec![("gemm", |args, team| heads(args, team, blas::gemm_of))];
     if blas::openblas().is_ok() {
         works.push(("openblas", |args, team| heads(args, team, blas::sgemm_of)));
+    }
+    if onednn::onednn().is_ok() {
+        works.push(("onednn", |args, team| heads(args, team, onednn::sgemm_of)));
     }
     let baselines = Baselines { works, args, result: 3, agreement: Agreement::Within(tolerance) };
     let work = Measured {

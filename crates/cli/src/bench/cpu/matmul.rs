@@ -3,9 +3,9 @@
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
 
-use super::blas;
 use super::problem::{Agreement, Argument, Problem, scattered};
 use super::team::Team;
+use super::{blas, onednn};
 
 const N: usize = 512;
 
@@ -30,6 +30,9 @@ fn matmul(kernel: &'static str, group: [usize; 3]) -> Problem {
     let mut others: Vec<(&'static str, super::problem::Native)> = vec![("gemm", blas::gemm)];
     if blas::openblas().is_ok() {
         others.push(("openblas", blas::sgemm));
+    }
+    if onednn::onednn().is_ok() {
+        others.push(("onednn", onednn::sgemm));
     }
     Problem {
         name: "",

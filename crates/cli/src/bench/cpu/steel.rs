@@ -5,9 +5,9 @@ use elinvar::{Buffer, Grid, Pod, bf16, f16};
 
 use super::super::cuda::candle;
 use super::super::{Context, Measured};
-use super::blas;
 use super::problem::{Agreement, Argument, Native, scattered};
 use super::published::{self, Baselines, Published};
+use super::{blas, onednn};
 use crate::failure::Result;
 
 /// Number of rows and columns of each matrix.
@@ -63,6 +63,9 @@ fn measure<T: Pod>(
     let mut works: Vec<(&'static str, Native)> = vec![("gemm", blas::gemm)];
     if blas::openblas().is_ok() {
         works.push(("openblas", blas::sgemm));
+    }
+    if onednn::onednn().is_ok() {
+        works.push(("onednn", onednn::sgemm));
     }
     let device = &context.device;
     let kernel = candle::matmul_kernel(device, name)?;

@@ -1,5 +1,7 @@
 //! A checked source: its kernels, and the IR of each on request.
 
+use std::collections::HashMap;
+
 use elinvar_driver::{
     Constant, Diagnostic, ElementType, FunctionConstant, MathMode, Severity, Signature, Source,
     UnsupportedKernel,
@@ -18,9 +20,11 @@ use crate::reflection::tables;
 use crate::reflection::tables::PassedBy;
 use crate::reflection::{self, Outcome};
 use crate::rewrite::AddressSpaces;
+use crate::rewrite::Rewritten;
 use crate::rewrite::buffer::RewriteBuffer;
 use crate::rewrite::function_constants::{self, FunctionConstantDecl};
 use crate::rewrite::glue;
+use crate::rewrite::instantiations;
 use crate::rewrite::kernels::{Kernel, Param};
 use crate::rewrite::struct_attributes::AttributedStruct;
 use crate::{Error, Result, clang, diagnostics, preprocess, rewrite, stage};
@@ -56,7 +60,7 @@ impl Program {
         let (preprocessed, header) = stage::join(|| preprocess::run(toolchain, source), header);
         let Preprocessed { source_map, mut warnings, dependencies } = preprocessed?;
         header?;
-        let rewritten =
+        let mut rewritten =
             stage::timed("rewrite", || rewrite::rewrite(source_map.text(), AddressSpaces::Erased));
         let errors: Vec<Diagnostic> =
             rewritten.errors.iter().map(|(offset, message)| located(&source_map, *offset, message)).collect();
@@ -66,6 +70,12 @@ impl Program {
         warnings.extend(
             rewritten.warnings.iter().map(|(offset, message)| warning(&source_map, *offset, message)),
         );
+        let selected = select_templates(toolchain, source.math, &source_map, &rewritten)?;
+        let errors = instantiations::complete(&mut rewritten.kernels, &rewritten.templates, &selected);
+        if !errors.is_empty() {
+            let errors = errors.iter().map(|(offset, message)| located(&source_map, *offset, message));
+            return Err(Error::Compile(errors.collect()));
+        }
         let mut text = rewritten.text.clone();
         text.prepend(&function_constants::unspecialized_definitions(rewritten.constants.len()));
         text.prepend(glue::ALL_KERNELS);
@@ -378,6 +388,25 @@ pub struct CombinedModule {
     pub unoptimized: String,
     /// Optimized LLVM IR text.
     pub optimized: String,
+}
+
+/// The templates of instantiations whose name several templates have, by the kernel's index. One run of clang if there are any.
+fn select_templates(
+    toolchain: &Toolchain,
+    math: MathMode,
+    source_map: &SourceMap,
+    rewritten: &Rewritten,
+) -> Result<HashMap<usize, usize>> {
+    if !instantiations::ambiguous(&rewritten.kernels) {
+        return Ok(HashMap::new());
+    }
+    let mut text = rewritten.text.clone();
+    text.prepend(&function_constants::unspecialized_definitions(rewritten.constants.len()));
+    text.prepend(glue::ANNOTATED_TEMPLATES);
+    glue::selections(&mut text, &rewritten.kernels);
+    let output = stage::timed("select", || clang::check(toolchain, math, text.text()))?;
+    check_diagnostics(&output, source_map, &text)?;
+    Ok(tables::read_selections(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// Warnings about address spaces.

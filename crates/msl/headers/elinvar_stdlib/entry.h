@@ -66,6 +66,9 @@ ELINVAR_ATTRIBUTE(dispatch_quadgroups_per_threadgroup, (nominal_threads() + 3 + 
 #undef ELINVAR_ATTRIBUTE
 } // namespace attribute
 
+// A type, for declarators that need parentheses otherwise.
+template <class T> using type_of = T;
+
 // The parameter types of a function.
 template <class F> struct function;
 template <class R, class... A> struct function<R (*)(A...)> {

@@ -9,6 +9,7 @@ pub(crate) mod buffer;
 mod casts;
 pub(crate) mod function_constants;
 pub(crate) mod glue;
+pub(crate) mod instantiations;
 pub(crate) mod kernels;
 mod overloads;
 pub(crate) mod struct_attributes;
@@ -20,7 +21,8 @@ use self::attributes::Attribute;
 use self::buffer::RewriteBuffer;
 use self::casts::Casts;
 use self::function_constants::FunctionConstantDecl;
-use self::kernels::{DeclarationKind, Kernel};
+use self::instantiations::DeclaredType;
+use self::kernels::{Declaration, DeclarationKind, Kernel};
 use self::overloads::OverloadTable;
 use self::struct_attributes::AttributedStruct;
 use crate::lex::TokenKind;
@@ -33,6 +35,8 @@ pub(crate) struct Rewritten {
     pub text: RewriteBuffer,
     /// The kernels, in source order.
     pub kernels: Vec<Kernel>,
+    /// The kernel templates, in source order; see [`Kernel::candidates`].
+    pub templates: Vec<Kernel>,
     /// The function constants, in source order.
     pub constants: Vec<FunctionConstantDecl>,
     /// The structs whose members have attributes for positions or sizes.
@@ -73,7 +77,8 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         structs: Vec::new(),
         initializers: HashMap::new(),
         parsed_statement: None,
-        templates: HashMap::new(),
+        templates: Vec::new(),
+        types: Vec::new(),
         declarations: OverloadTable::default(),
         casts: Casts::new(&tokens),
         namespace_ids: HashMap::new(),
@@ -85,6 +90,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         },
     };
     walk.run();
+    walk.take_types();
     let mut output = RewriteBuffer::default();
     output.replace(BEFORE, 0);
     let mut at = 0;
@@ -99,6 +105,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
     Rewritten {
         text: output,
         kernels: walk.kernels,
+        templates: walk.templates,
         constants: walk.constants,
         structs: walk.structs,
         warnings: walk.warnings,
@@ -133,8 +140,9 @@ struct Rewriter<'a> {
     initializers: HashMap<usize, String>,
     /// The statement whose kernel has been parsed; each is parsed once.
     parsed_statement: Option<usize>,
-    /// Kernel templates, for instantiations that omit parameters.
-    templates: HashMap<String, Kernel>,
+    templates: Vec<Kernel>,
+    /// The types of kernels and templates, to be taken from the rewritten text.
+    types: Vec<DeclaredType>,
     declarations: OverloadTable,
     casts: Casts<'a>,
     /// IDs of namespaces.
@@ -185,7 +193,11 @@ impl Rewriter<'_> {
             Some(Scope::Body { .. }) => return None,
         };
         let repeated = self.declarations.visit(self.tokens, i, scope, class)?;
-        if repeated.differs {
+        if repeated.differs && overloads::is_kernel(self.tokens, i) {
+            let message = "this kernel differs from an earlier one only by address spaces, which Elinvar does not \
+                           distinguish; give it another name";
+            self.error(i, message);
+        } else if repeated.differs {
             let message = "this overload differs from an earlier one only by address spaces, which Elinvar does not \
                            distinguish; calls of both go to the earlier one";
             self.warnings.push((self.tokens.start(i), message.to_owned()));
@@ -565,49 +577,28 @@ impl Rewriter<'_> {
             self.edit(from, to, " ".to_owned());
             return;
         };
-        let mut kernel = declaration.kernel;
-        let instantiation = declaration.kind == DeclarationKind::Instantiation;
-        self.edit(from, to, if instantiation { " ".to_owned() } else { KERNEL.to_owned() });
-        match declaration.kind {
-            DeclarationKind::Template => {
-                self.templates.insert(kernel.base().to_owned(), kernel);
-            }
-            DeclarationKind::Prototype => {}
-            DeclarationKind::Definition => self.kernels.push(kernel),
-            DeclarationKind::Instantiation => {
-                if !kernel.callee.contains('<') {
-                    let message =
-                        "name the template arguments of an instantiated kernel: `kernel void f<float>(…)`";
-                    self.errors.push((kernel.offset, message.to_owned()));
-                }
-                self.complete(&mut kernel);
-                self.kernels.push(kernel);
-                if let Some(at) = (self.statement..from).find(|&at| self.tokens.spelling(at) == "template") {
-                    let start = self.tokens.start(at);
-                    let place = self.edits.partition_point(|(before, ..)| *before < start);
-                    self.edits.insert(place, (start, start + "template".len(), glue::INSTANTIATE.to_owned()));
-                }
-            }
+        let kernel = declaration.kernel;
+        let new = match declaration.kind {
+            DeclarationKind::Instantiation => " ".to_owned(),
+            DeclarationKind::Template => format!("{KERNEL} {}({})", glue::TEMPLATE, self.templates.len()),
+            _ => KERNEL.to_owned(),
+        };
+        self.edit(from, to, new);
+        let Declaration { kind, result, parameters, .. } = declaration;
+        let (template, instantiation) =
+            (kind == DeclarationKind::Template, kind == DeclarationKind::Instantiation);
+        let list = if template { &mut self.templates } else { &mut self.kernels };
+        if kind == DeclarationKind::Prototype {
+            return;
         }
-    }
-
-    /// Complete an instantiation with what its template declares.
-    fn complete(&self, kernel: &mut Kernel) {
-        let Some(template) = self.templates.get(kernel.base()) else { return };
-        if kernel.params.is_empty() {
-            kernel.params.clone_from(&template.params);
-        }
-        for (own, general) in kernel.params.iter_mut().zip(&template.params) {
-            own.name.clone_from(&general.name);
-            own.space = own.space.or(general.space);
-            if own.attributes.is_empty() {
-                own.attributes.clone_from(&general.attributes);
-            }
-        }
-        kernel.offset = template.offset;
-        if kernel.max_threads.is_none() {
-            kernel.max_threads.clone_from(&template.max_threads);
-            kernel.head.clone_from(&template.head);
+        self.types.push(DeclaredType { kind, index: list.len(), result, parameters });
+        list.push(kernel);
+        if instantiation
+            && let Some(at) = (self.statement..from).find(|&at| self.tokens.spelling(at) == "template")
+        {
+            let start = self.tokens.start(at);
+            let place = self.edits.partition_point(|(before, ..)| *before < start);
+            self.edits.insert(place, (start, start + "template".len(), glue::INSTANTIATE.to_owned()));
         }
     }
 }

@@ -68,6 +68,13 @@ pub(crate) fn is_address_space(word: &str) -> bool {
     matches!(word, "device" | "constant" | "thread" | "threadgroup")
 }
 
+/// Whether the declaration at `i` is a kernel.
+pub(crate) fn is_kernel(tokens: &TokenBuffer, i: usize) -> bool {
+    head_end(tokens, i).is_some_and(|(end, _)| {
+        (i..end).take_while(|&t| tokens.spelling(t) != "(").any(|t| tokens.spelling(t) == "kernel")
+    })
+}
+
 /// Whether the declaration at `i` is a variable at namespace scope outside the `constant` address space.
 pub(crate) fn is_variable(tokens: &TokenBuffer, i: usize) -> bool {
     let Some((end, false)) = head_end(tokens, i) else { return false };

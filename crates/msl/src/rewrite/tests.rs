@@ -97,10 +97,47 @@ fn kernels_and_attributes() {
         "template<class T> [[kernel]] void f(device T* x [[buffer(3)]]) {}\ntemplate [[host_name(\"g\")]] [[kernel]] void f<int>(device int*);",
         AddressSpaces::Erased,
     );
-    assert_eq!(r.kernels[0].name, "g");
-    assert_eq!(r.kernels[0].params[0].name, "x");
-    assert_eq!(r.kernels[0].params[0].attributes[0].argument.as_deref(), Some("3"));
+    let mut kernels = r.kernels.clone();
+    assert_eq!(instantiations::complete(&mut kernels, &r.templates, &HashMap::new()), []);
+    assert_eq!(kernels[0].name, "g");
+    assert_eq!(kernels[0].params[0].name, "x");
+    assert_eq!(kernels[0].params[0].attributes[0].argument.as_deref(), Some("3"));
     assert!(r.text.text().contains("ELINVAR_INSTANTIATE     void f<int>( int*);"), "{}", r.text.text());
+}
+
+#[test]
+fn instantiations_select_by_type() {
+    let text = "template <class T> [[kernel]] void f(device T* a [[buffer(2)]]) {}\n\
+                template <class T, int N> kernel void f(device T* b, constant T& c) {}\n\
+                template <> kernel void f<int>(device int*) {}\n\
+                kernel void h(device int*) {} kernel void h(device char*) {} kernel void i(device int*) {}\n\
+                template [[host_name(\"a\")]] kernel decltype(f<float, 4>) f<float, 4>;\n\
+                template [[host_name(\"b\")]] [[kernel]] void f(\n# 7 \"x\"\ndevice half* x [[buffer(1)]], float = 1.0);";
+    let r = rewrite(text, AddressSpaces::Erased);
+    assert!(r.errors.is_empty(), "{:?}", r.errors);
+    let found: Vec<_> =
+        r.kernels.iter().map(|k| (k.callee.as_str(), k.function.as_deref(), &k.candidates[..])).collect();
+    let expected = [
+        ("h", Some("void(int *)"), &[][..]),
+        ("h", Some("void(char *)"), &[]),
+        ("i", None, &[]),
+        ("f<float, 4>", Some("decltype ( f < float , 4 > )"), &[0, 1, 2]),
+        ("f<>", Some("elinvar::type_of<void>(half * x , float = 1.0f)"), &[0, 1, 2]),
+    ];
+    assert_eq!(found, expected);
+    assert!(instantiations::ambiguous(&r.kernels));
+    assert!(
+        r.text.text().contains("ELINVAR_TEMPLATE(1) void f( int* b")
+            || r.text.text().contains("ELINVAR_TEMPLATE(1) void f( T* b")
+    );
+    let limited: Vec<_> =
+        r.templates.iter().filter_map(|t| t.limited.as_ref()).map(|t| t.parameters.as_str()).collect();
+    assert_eq!(limited, ["T * a", "T * b , const T & c", "int *"]);
+
+    let mut kernels = r.kernels.clone();
+    let errors = instantiations::complete(&mut kernels, &r.templates, &HashMap::from([(3, 1)]));
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(kernels[3].params.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
 }
 
 #[test]

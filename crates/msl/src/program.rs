@@ -232,14 +232,7 @@ impl Program {
         let (found, signature) = self.find(kernel)?;
         let values = function_constants::values(&self.constants, constants)?;
         let written = self.emit_unoptimized(&[(found, glue::ENTRY)], &values)?;
-        if let Some(recursion) = recursion::find(&written) {
-            let recursion::Recursion { name, file, line } = recursion;
-            let message = format!("function `{name}` calls itself; MSL has no recursion (kernel `{kernel}`)");
-            let source_line = self.source_map.source_line(&file, line);
-            let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
-            return Err(Error::Compile(vec![error]));
-        }
-        let ir = self.optimize(&written, induction_variables)?;
+        let ir = self.without_recursion(kernel, &written, induction_variables)?;
         let (present, ir) = tables::extract(ir, glue::PRESENT);
         let mut present = present.into_iter().skip(1);
         let mut there = Vec::new();
@@ -328,6 +321,27 @@ impl Program {
         let output = stage::timed("entry", compile)?;
         check_diagnostics(&output, &self.source_map, &text)?;
         text_of(output)
+    }
+
+    /// Legalize and optimize IR, which then has no recursion.
+    fn without_recursion(&self, kernel: &str, written: &str, width: InductionVariables) -> Result<String> {
+        let ir = self.optimize(written, width)?;
+        let Some(remaining) = recursion::find(written).and_then(|_| recursion::find(&ir)) else {
+            return Ok(ir);
+        };
+        let expanded = self.optimize(&recursion::expand(written, &ir), width)?;
+        if !recursion::reaches_limit(&expanded) && recursion::find(&expanded).is_none() {
+            return Ok(expanded);
+        }
+        let recursion::Recursion { name, file, line } = remaining;
+        let message = format!(
+            "function `{name}` calls itself, to a depth that constants do not limit to {}; such recursion is not supported \
+             (kernel `{kernel}`)",
+            recursion::LEVELS
+        );
+        let source_line = self.source_map.source_line(&file, line);
+        let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
+        Err(Error::Compile(vec![error]))
     }
 
     /// Legalize and optimize IR.

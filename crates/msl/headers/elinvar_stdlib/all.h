@@ -26,6 +26,8 @@
 #include "atomics.h"
 #include "simdgroup.h"
 #include "textures.h"
+#include "uniform.h"
+#include "logging.h"
 #include "names.h"
 #include "entry.h"
 #include "simdgroup_matrix.h"

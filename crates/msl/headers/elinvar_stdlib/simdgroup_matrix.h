@@ -12,7 +12,7 @@ extern "C" ELINVAR_CONVERGENT __attribute__((nothrow, const)) float __elinvar_si
 namespace metal {
 template <class T, int Cols, int Rows> struct simdgroup_matrix {
     static_assert(Cols == 8 && Rows == 8, "a simdgroup_matrix has 8 columns and 8 rows");
-    static_assert(is_floating_point_v<T>, "a simdgroup_matrix has elements of a floating-point type");
+    static_assert(elinvar::floating_scalar<T>, "a simdgroup_matrix has elements of a floating-point type");
     using storage_type = vec<T, 2>;
     storage_type elements;
     simdgroup_matrix() = default;

@@ -13,6 +13,7 @@ pub(crate) mod instantiations;
 pub(crate) mod kernels;
 mod overloads;
 pub(crate) mod struct_attributes;
+mod vector_types;
 
 use std::collections::HashMap;
 
@@ -83,6 +84,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         casts: Casts::new(&tokens),
         namespace_ids: HashMap::new(),
         opened: 0,
+        parentheses: 0,
         warnings: if address_spaces == AddressSpaces::Erased {
             allow_list::const_casts(&tokens)
         } else {
@@ -149,6 +151,8 @@ struct Rewriter<'a> {
     namespace_ids: HashMap<Vec<String>, usize>,
     /// Number of braces opened so far.
     opened: usize,
+    /// Number of parentheses that are open in the statement.
+    parentheses: usize,
     warnings: Vec<(usize, String)>,
 }
 
@@ -177,8 +181,17 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Remove the declaration at `i` if it differs from an earlier one by address spaces only.
+    /// Remove the declaration at `i` if it differs from an earlier one by address spaces only, or is the library's.
     fn repeated(&mut self, i: usize) -> Option<usize> {
+        if let Some(Scope::Namespace(_, names)) = self.scopes.last()
+            && self.namespaces() == ["metal"]
+            && names.len() == 1
+            && let Some(behind) = overloads::of_library(self.tokens, i)
+        {
+            self.edit(i, behind, String::new());
+            self.statement = behind;
+            return Some(behind);
+        }
         if self.address_spaces == AddressSpaces::Annotated {
             if overloads::is_variable(self.tokens, i) && !self.in_body() {
                 let message = "a variable at program scope has no address space; Metal requires `constant`";
@@ -244,6 +257,9 @@ impl Rewriter<'_> {
         if let Some(behind) = self.tokens.after_attribute_list(i) {
             return self.attributes(i, behind);
         }
+        if matches!(self.tokens.spelling(i), "{" | "}" | ";") {
+            self.parentheses = 0;
+        }
         match self.tokens.spelling(i) {
             "{" => {
                 let scope = self.scope(i);
@@ -265,7 +281,9 @@ impl Rewriter<'_> {
                     self.edit(i, i + 3, new);
                     return i + 3;
                 }
+                self.parentheses += 1;
             }
+            ")" => self.parentheses = self.parentheses.saturating_sub(1),
             _ => {}
         }
         i + 1
@@ -352,7 +370,7 @@ impl Rewriter<'_> {
         let list = attributes::parse(self.tokens, i, behind);
         if let [attribute] = &list[..]
             && attribute.name == "function_constant"
-            && self.begins_constant()
+            && self.begins_constant(i)
         {
             self.constant(i, behind, attribute);
         } else if list.iter().any(|a| a.name == "kernel") && !self.in_body() {
@@ -363,19 +381,18 @@ impl Rewriter<'_> {
         behind
     }
 
-    /// Whether the statement declares a variable at program scope, rather than a function.
-    fn begins_constant(&self) -> bool {
-        let mut at = self.statement;
-        while matches!(self.tokens.spelling(at), "static" | "const" | "constexpr") {
-            at += 1;
-        }
-        !self.in_body() && self.tokens.spelling(at) == "constant"
+    /// Whether the statement up to token `i` declares a variable at program scope, rather than a function.
+    fn begins_constant(&self, i: usize) -> bool {
+        // Bounds the search; no declaration has more specifiers.
+        let words = || self.statement..i.min(self.statement + 32);
+        !self.in_body()
+            && words().any(|t| self.tokens.spelling(t) == "constant")
+            && !words().any(|t| matches!(self.tokens.spelling(t), "(" | "=" | "{"))
     }
 
     /// Rewrite a function constant, whose attribute list is `i..behind`.
     fn constant(&mut self, i: usize, behind: usize, attribute: &Attribute) {
         let name = i.wrapping_sub(1);
-        let statement = self.tokens.start(self.statement);
         if !self.tokens.is_identifier(name)
             || self.tokens.spelling(behind) != ";"
             || attribute.argument.is_none()
@@ -384,10 +401,13 @@ impl Rewriter<'_> {
             self.errors.push((attribute.offset, message.to_owned()));
             return;
         }
-        // `static` conflicts with `extern`.
-        if self.tokens.spelling(self.statement) == "static" {
-            let at = self.edits.partition_point(|(start, ..)| *start < statement);
-            self.edits.insert(at, (statement, statement + "static".len(), String::new()));
+        // `static` and `constexpr` conflict with `extern`.
+        for t in self.statement..name {
+            if matches!(self.tokens.spelling(t), "static" | "constexpr" | "inline") {
+                let start = self.tokens.start(t);
+                let at = self.edits.partition_point(|(before, ..)| *before < start);
+                self.edits.insert(at, (start, start + self.tokens.spelling(t).len(), String::new()));
+            }
         }
         let path = [&self.namespaces()[..], &[self.tokens.spelling(name).to_owned()]].concat().join("::");
         let replacement = function_constants::declaration(self.constants.len(), self.tokens.spelling(name));
@@ -446,19 +466,35 @@ impl Rewriter<'_> {
             }
             "threadgroup" => return self.threadgroup(i),
             function_constants::IS_DEFINED => return self.is_defined(i).unwrap_or(i + 1),
-            "kernel" if !self.in_body() => self.kernel(i, i + 1),
+            "kernel" if !self.in_body() && self.is_kernel_keyword(i) => self.kernel(i, i + 1),
+            "typedef" => {
+                if let Some((new, behind)) = vector_types::typedef(self.tokens, i) {
+                    self.edit(i, behind, new);
+                    return behind;
+                }
+            }
             "vertex" | "fragment" if i == self.statement && self.tokens.is_identifier(i + 1) => {
                 self.edit(i, i + 1, String::new());
             }
             "static_cast" if self.casts.any() => self.cast(i),
             "double" => self.error(i, "MSL has no type `double`; use `float`"),
             _ => {
+                if let Some((new, behind)) = vector_types::of_type(self.tokens, i) {
+                    self.edit(i, behind, new);
+                    return behind;
+                }
                 if let Some(new) = self.casts.functional(self.tokens, i) {
                     self.edit(i, i + 1, new);
                 }
             }
         }
         i + 1
+    }
+
+    /// Whether `kernel` at token `i` begins a function, and is not the name of a parameter or variable.
+    fn is_kernel_keyword(&self, i: usize) -> bool {
+        let next = self.tokens.is_identifier(i + 1) || self.tokens.after_attribute_list(i + 1).is_some();
+        next && self.parentheses == 0
     }
 
     /// The replacement of an address space qualifier at `i`: nothing on a member function, else its attribute if annotated.

@@ -73,6 +73,19 @@ pub(crate) fn is_address_space(word: &str) -> bool {
     matches!(word, "device" | "constant" | "thread" | "threadgroup")
 }
 
+/// Variables that sources declare in `metal` for versions of Metal that lack them.
+const OF_LATER_VERSIONS: [&str; 1] = ["thread_scope_system"];
+
+/// The token after the declaration at `i`, if it is a variable that the library declares too.
+pub(crate) fn of_library(tokens: &TokenBuffer, i: usize) -> Option<usize> {
+    let (end, false) = head_end(tokens, i)? else { return None };
+    if tokens.spelling(end) != "=" || !OF_LATER_VERSIONS.contains(&tokens.spelling(end - 1)) {
+        return None;
+    }
+    // Bounds the search; the initializer is a cast of a number.
+    (end..end + 40).find(|&t| tokens.spelling(t) == ";").map(|semicolon| semicolon + 1)
+}
+
 /// Whether the declaration at `i` is a kernel.
 pub(crate) fn is_kernel(tokens: &TokenBuffer, i: usize) -> bool {
     head_end(tokens, i).is_some_and(|(end, _)| {

@@ -156,6 +156,60 @@ fn function_constants() {
 }
 
 #[test]
+fn specifiers_of_function_constants_in_any_order() {
+    for text in [
+        "static constant constexpr const bool c [[function_constant(2)]];",
+        "constexpr static const constant bool c [[function_constant(2)]];",
+        "const constant bool c [[function_constant(2)]];",
+        "bool constant static c [[function_constant(2)]];",
+    ] {
+        let r = rewrite(text, AddressSpaces::Erased);
+        assert!(r.errors.is_empty(), "{:?}", r.errors);
+        assert_eq!(r.constants.len(), 1, "{text}");
+        let left = r.text.text().split_whitespace().any(|word| matches!(word, "static" | "constexpr"));
+        assert!(!left, "{}", r.text.text());
+    }
+}
+
+#[test]
+fn names_that_are_no_keywords() {
+    for text in [
+        "void f(device float* kernel, int n) { kernel[n] = 1; }",
+        "constant float kernel[3] = {1, 2, 3};",
+        "struct S { device float* kernel; };",
+        "int kernel = 3;",
+    ] {
+        let r = rewrite(text, AddressSpaces::Erased);
+        assert!(r.kernels.is_empty() && r.text.text().contains("kernel"), "{text}");
+    }
+    let r = rewrite("kernel void f(device float* kernel) { *kernel = 1; }", AddressSpaces::Erased);
+    assert_eq!((r.kernels.len(), r.kernels[0].params[0].name.as_str()), (1, "kernel"));
+}
+
+#[test]
+fn what_later_versions_declare() {
+    let declared =
+        "constexpr constant metal::thread_scope thread_scope_system = static_cast<thread_scope>(3);";
+    assert_eq!(body(&format!("namespace metal {{ {declared} int a; }}")), "namespace metal {  int a; }");
+    assert!(body(declared).contains("thread_scope_system"));
+    assert!(
+        body(&format!("namespace metal {{ namespace n {{ {declared} }} }}")).contains("thread_scope_system")
+    );
+}
+
+#[test]
+fn vector_attributes() {
+    assert_eq!(
+        body("typedef float f8 __attribute__((ext_vector_type(8))); f8 a;"),
+        "typedef elinvar::ext_vector<float, 8> f8; f8 a;"
+    );
+    assert_eq!(
+        body("template <class T, int N> struct S<T __attribute__((ext_vector_type(N)))> {};"),
+        "template <class T, int N> struct S<elinvar::ext_vector<T, N>> {};"
+    );
+}
+
+#[test]
 fn one_of_each_overload() {
     let text = body("int f(device int* a) { return 1; }\nint f(thread int* a)\n{ return 1; }\nint g;");
     assert_eq!(text, "int f( int* a) { return 1; }\n\n\nint g;");

@@ -8,6 +8,12 @@ use super::{Case, CaseResult, expect_all, kernel, run};
 pub(super) const CASES: &[Case] = &[
     Case { name: "language::constructors", run: |d| constructors().run(d), parts: || constructors().names() },
     Case { name: "language::recursion", run: |d| recursion().run(d), parts: || recursion().names() },
+    Case { name: "language::traits", run: |d| traits().run(d), parts: || traits().names() },
+    Case { name: "language::vectors", run: |d| vectors().run(d), parts: || vectors().names() },
+    Case { name: "language::uniforms", run: |d| uniforms().run(d), parts: || uniforms().names() },
+    Case { name: "language::macros", run: |d| macros().run(d), parts: || macros().names() },
+    Case { name: "language::arrays", run: |d| arrays().run(d), parts: || arrays().names() },
+    Case { name: "language::names", run: names, parts: Vec::new },
     Case { name: "language::recursive_members", run: recursive_members, parts: Vec::new },
 ];
 
@@ -151,5 +157,242 @@ fn recursive_members(device: &Device) -> CaseResult {
         let step = (i / 5 * 7 + (i % 5 + 1) * 3) as i64;
         step % 5 * 3 + step / 5 % 4 * 40 + step / 20 % 3 * 1000
     });
+    Ok(())
+}
+
+/// Type traits, which apply to vectors as to their scalars, and traits that a source specializes or declares itself.
+fn traits() -> Sheet {
+    const DATA: &str = "
+#pragma METAL internals : enable
+namespace metal {
+template <typename T> struct is_empty : bool_constant<__is_empty(T)> {};
+template <typename... T> struct make_void { typedef void type; };
+template <typename... T> using void_t = typename make_void<T...>::type;
+template <class T, T v> struct is_integral<integral_constant<T, v>> : true_type {};
+template <int v> struct is_integral<integral_constant<decltype(v), v>> : true_type {};
+template <typename T> struct pointee {};
+template <typename T> struct pointee<thread T*> { using type = remove_cv_t<T>; };
+template <typename T> struct pointee<device T*> { using type = remove_cv_t<T>; };
+template <typename T> struct pointee<constant T*> { using type = remove_cv_t<T>; };
+template <typename T> struct pointee<threadgroup T*> { using type = remove_cv_t<T>; };
+}
+template <typename T> constexpr constant bool is_number = _disjunction<is_same<T, int>, is_floating_point<T>>::value;
+template <typename T, typename = void> struct has_size { static constant constexpr int value = 0; };
+template <typename T> struct has_size<T, void_t<decltype(T::extent)>> { static constant constexpr int value = T::extent; };
+struct Sized { static constant constexpr int extent = 7; };
+struct Empty {};
+enum class Level : short { low, high };
+#pragma METAL internals : disable
+";
+    let yes = |sheet: Sheet, text: &str| sheet.line(text, |_| true);
+    let no = |sheet: Sheet, text: &str| sheet.line(text, |_| false);
+    let mut sheet = Sheet::new("traits").declare(DATA);
+    for text in [
+        "is_number<int>",
+        "is_number<float4>",
+        "is_integral_v<int3>",
+        "is_integral_v<integral_constant<short, 3>>",
+        "is_integral<integral_constant<int, 3>>::value",
+        "is_floating_point_v<half2>",
+        "is_floating_point_v<const bfloat>",
+        "is_floating_point<packed_float3>::value",
+        "is_arithmetic_v<uchar4>",
+        "is_signed_v<float2>",
+        "is_unsigned_v<uint2>",
+        "is_vector_v<bool3>",
+        "is_scalar_v<device float*>",
+        "is_scalar_v<Level>",
+        "is_enum_v<Level>",
+        "is_empty<Empty>::value",
+        "(is_same_v<make_signed_t<uint3>, int3>)",
+        "(is_same_v<make_unsigned_t<const char>, uchar>)",
+        "(is_same_v<make_signed_t<float>, float>)",
+        "(is_same_v<make_scalar_t<const half4>, half>)",
+        "(is_same_v<underlying_type_t<Level>, short>)",
+        "(is_same_v<pointee<device float*>::type, float>)",
+        "(is_same_v<conditional_t<conjunction_v<is_same<int, int>, true_type>, int, half>, int>)",
+        "(conjunction<true_type, is_class<Empty>>::value)",
+        "negation<false_type>::value",
+        "(is_base_of_v<true_type, is_same<int, int>>)",
+        "(is_convertible_v<int, float>)",
+    ] {
+        sheet = yes(sheet, text);
+    }
+    for text in [
+        "is_number<uint>",
+        "is_scalar_v<float4>",
+        "is_class_v<float4>",
+        "is_integral_v<float4>",
+        "is_vector_v<float>",
+        "is_signed_v<uint2>",
+        "is_empty<Sized>::value && is_empty<int>::value",
+        "(disjunction_v<>)",
+    ] {
+        sheet = no(sheet, text);
+    }
+    sheet.line("has_size<Sized>::value * 10 + has_size<Empty>::value", |_| 70_i32)
+}
+
+/// Vectors that a source declares with the compiler's attribute.
+fn vectors() -> Sheet {
+    const DATA: &str = "
+typedef float float8 __attribute__((ext_vector_type(8)));
+typedef __attribute__((__ext_vector_type__(16))) unsigned int uint16v;
+typedef float f4 __attribute__((ext_vector_type(4)));
+using half5 = half __attribute__((ext_vector_type(5)));
+template <typename T> struct lanes { static constant constexpr int value = 1; };
+template <typename T, int N> struct lanes<T __attribute__((ext_vector_type(N)))> { static constant constexpr int value = N; };
+";
+    let n: Vec<u32> = (0..6).collect();
+    let ramp = |i: usize, k: usize| (i + k) as f32;
+    Sheet::new("vectors")
+        .declare(DATA)
+        .column("n", &n)
+        .line("lanes<float8>::value * 100 + lanes<f4>::value * 10 + lanes<int>::value", |_| 841_i32)
+        .line("sizeof(float8) + sizeof(half5) * 100 + alignof(uint16v) * 10000", |_| 641_632_u64)
+        .line("(is_same_v<f4, float4>)", |_| true)
+        .block("parts", "float8 v; for (int k = 0; k < 8; ++k) v[k] = n + k; f4 a = v.hi; a += v.lo;", "a * 1.0f", move |i| {
+            [0, 1, 2, 3].map(|k| ramp(i, k) + ramp(i, k + 4))
+        })
+        .block("assigned", "float8 v(1.0f); v.lo = float4(n); v.odd = float4(9); v.s6 = 5;", "v.hi + v.even", move |i| {
+            let v = [i as f32, 9.0, i as f32, 9.0, 1.0, 9.0, 5.0, 9.0];
+            [0, 1, 2, 3].map(|k| v[4 + k] + v[2 * k])
+        })
+        .block(
+            "integers",
+            "uint16v v = uint16v(n) << 2u; v.s3 += 7u; v = select(v, ~v, v > 20u) * 3u; uint s = 0; for (int k = 0; k < 16; ++k) s = s * 5u + v[k];",
+            "s + 0u",
+            |i| {
+                let value = |k: usize| {
+                    let v = ((i as u32) << 2) + if k == 3 { 7 } else { 0 };
+                    (if v > 20 { !v } else { v }).wrapping_mul(3)
+                };
+                (0..16).fold(0_u32, |s, k| s.wrapping_mul(5).wrapping_add(value(k)))
+            },
+        )
+        .block(
+            "pieces",
+            "half5 v(half2(n, 1), half(2), half2(3)); float8 w(float4(1, 2, 3, 4), float2(n), 5.0f, 6.0f); v = v + half5(w.s4);",
+            "float(v[0] + v[1] * 2 + v[4]) + w.s3 + w.s7",
+            |i| {
+                let n = i as f32;
+                (n + n) + (1.0 + n) * 2.0 + (3.0 + n) + 4.0 + 6.0
+            },
+        )
+}
+
+/// `uniform<T>`.
+fn uniforms() -> Sheet {
+    let n: Vec<u32> = (0..6).collect();
+    let x: Vec<f32> = (0..6).map(|i| i as f32 * 0.5).collect();
+    Sheet::new("uniforms")
+        .declare("#include <metal_uniform>\nconstant float TABLE[4] = {1, 2, 4, 8};")
+        .column("n", &n)
+        .column("x", &x)
+        .block(
+            "product",
+            "const metal::uniform<float> s = make_uniform(x) * make_uniform(4.0f);",
+            "s + 1",
+            |i| i as f32 * 2.0 + 1.0,
+        )
+        .block(
+            "index",
+            "metal::uniform<int> k = make_uniform(3); k -= 1; if (k < 3) k++;",
+            "TABLE[k] * x",
+            |i| 8.0 * i as f32 * 0.5,
+        )
+        .block(
+            "loop",
+            "uint s = 0; for (uniform<uint> k = make_uniform(0u); k < n; ++k) s += k * k;",
+            "s + 0u",
+            |i| (0..i as u32).map(|k| k * k).sum::<u32>(),
+        )
+        .block("vector", "uniform<float4> v = make_uniform(float4(x));", "v * x", |i| {
+            [(i as f32 * 0.5).powi(2); 4]
+        })
+        .block(
+            "types",
+            "auto a = make_uniform(n) << make_uniform(1u); auto b = a + n;",
+            "(is_same_v<decltype(b), uint> && is_same_v<decltype(a), uniform<uint>>)",
+            |_| true,
+        )
+}
+
+/// Macros that the compiler defines.
+fn macros() -> Sheet {
+    Sheet::new("macros")
+        .line("__UINT32_MAX__ - 0u", |_| u32::MAX)
+        .line("__INT_MAX__ - 0", |_| i32::MAX)
+        .line("__LONG_MAX__ - 0l", |_| i64::MAX)
+        .line("__UINT64_MAX__ - 0ul", |_| u64::MAX)
+        .line("__FLT_MAX__ * 1", |_| f32::MAX)
+        .line("__FLT_EPSILON__ * 1", |_| f32::EPSILON)
+        .line("__CHAR_BIT__ * __SIZEOF_POINTER__", |_| 64_i32)
+        .line("(__UINT16_TYPE__)70000", |_| 4464_u16)
+        .line(
+            "(__cplusplus >= 201402L && __cpp_if_constexpr && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)",
+            |_| true,
+        )
+}
+
+/// `array` and `array_ref`.
+fn arrays() -> Sheet {
+    const DATA: &str = "
+constant array<int, 5> PRIMES = {2, 3, 5, 7, 11};
+METAL_FUNC int sum(array_ref<int> list) {
+    int s = 0;
+    for (size_t k = 0; k < list.size(); ++k) s = s * 3 + list[k];
+    return s;
+}
+";
+    let n: Vec<u32> = (0..5).collect();
+    let folded = |list: &[i32]| list.iter().fold(0, |s, v| s * 3 + v);
+    Sheet::new("arrays")
+        .declare(DATA)
+        .column("n", &n)
+        .line("PRIMES.front() * 100 + PRIMES.back() + PRIMES[n]", |i| 211 + [2, 3, 5, 7, 11][i])
+        .line("PRIMES.size() + PRIMES.max_size()", |_| 10_u64)
+        .line("sum(PRIMES)", move |_| folded(&[2, 3, 5, 7, 11]))
+        .block(
+            "part",
+            "int a[4] = {int(n), 1, 2, 3};",
+            "sum(array_ref<int>(a + 1, 3)) + sum(a) + sum(int(n))",
+            move |i| folded(&[1, 2, 3]) + folded(&[i as i32, 1, 2, 3]) + i as i32,
+        )
+        .block("range", "int s = 0; for (int v : PRIMES) s = s * 2 + v;", "s + 0", |_| {
+            [2, 3, 5, 7, 11].iter().fold(0, |s, v| s * 2 + v)
+        })
+        .block(
+            "stored",
+            "array<float2, 3> v; v[n % 3u] = float2(n); v.back() = float2(5);",
+            "v.data()[n % 3u] * 2.0f",
+            |i| [if i % 3 == 2 { 10.0_f32 } else { i as f32 * 2.0 }; 2],
+        )
+}
+
+/// Names that are keywords elsewhere or are declared by the library of later versions, specifiers in other orders, and log messages.
+fn names(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "names",
+        "#include <metal_logging>
+        namespace metal { constexpr constant metal::thread_scope thread_scope_system = static_cast<thread_scope>(3); }
+        static constant constexpr const uint FIRST [[function_constant(3)]];
+        constexpr static const constant float SECOND [[function_constant(4)]];
+        constant uint CHOSEN = is_function_constant_defined(FIRST) ? FIRST : 40u;
+        constant float FACTOR = is_function_constant_defined(SECOND) ? SECOND : 2.0f;
+        constant float kernel[3] = {1, 2, 3};
+        METAL_FUNC void add(device float* kernel, float by) { kernel[0] += by; }
+        kernel void names(device float* out, uint i [[thread_position_in_grid]]) {
+            metal::os_log_default.log(\"value %f\", out[i]);
+            constexpr metal::os_log log(\"a\", \"b\");
+            log.log_debug(\"%u\", i);
+            add(out + i, kernel[i % 3u] * FACTOR + float(CHOSEN));
+            atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, metal::thread_scope_system);
+        }",
+    )?;
+    let mut out = device.buffer_with_data(&[0.5_f32; 7])?;
+    run(device, &kernel, Grid::threads(7), (&mut out,))?;
+    expect_all(&out.to_vec()?, |i| 0.5 + (i % 3 + 1) as f32 * 2.0 + 40.0);
     Ok(())
 }

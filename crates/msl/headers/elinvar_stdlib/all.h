@@ -30,5 +30,6 @@
 #include "logging.h"
 #include "names.h"
 #include "entry.h"
+#include "async_copy.h"
 #include "simdgroup_matrix.h"
 #include "internal.h"

@@ -8,6 +8,7 @@
 
 use crate::lex::TokenKind;
 use crate::lex::token_buffer::TokenBuffer;
+use crate::rewrite::intrinsics;
 
 /// Prefixes that clang reserves for builtins.
 const RESERVED_PREFIXES: [&str; 11] = [
@@ -219,6 +220,7 @@ pub(crate) fn disallowed(tokens: &TokenBuffer) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for i in 0..tokens.len() {
         let message = match tokens.kind(i) {
+            Some(TokenKind::Identifier) if intrinsics::is_label(tokens, i) => None,
             Some(TokenKind::Identifier) => word(tokens, i),
             Some(TokenKind::Directive) if pragma(tokens.spelling(i)) == Pragma::Reject => {
                 Some("this pragma changes code generation and is not part of MSL".to_owned())
@@ -405,6 +407,7 @@ mod tests {
         for text in [
             "asm(\"hlt\")",
             "void f() __asm__(\"g\");",
+            "void f() __asm(\"air.fence\");",
             "thread_local int a;",
             "static __thread int a;",
             "void __elinvar_entry();",

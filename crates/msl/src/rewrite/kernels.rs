@@ -185,7 +185,7 @@ impl Kernel {
 }
 
 /// The text of adjacent string literals.
-fn literal(quoted: &str) -> String {
+pub(super) fn literal(quoted: &str) -> String {
     let (mut text, mut inside) = (Vec::new(), false);
     let mut rest = quoted.as_bytes();
     while let Some((&byte, behind)) = rest.split_first() {
@@ -251,7 +251,7 @@ fn params(tokens: &TokenBuffer, from: usize, to: usize) -> Vec<Param> {
     parts.into_iter().map(|(a, b)| param(tokens, a, b)).collect()
 }
 
-fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
+pub(super) fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
     let mut attributes = Vec::new();
     let mut space = None;
     let mut since_pointer = None;

@@ -10,6 +10,7 @@ mod casts;
 pub(crate) mod function_constants;
 pub(crate) mod glue;
 pub(crate) mod instantiations;
+mod intrinsics;
 pub(crate) mod kernels;
 mod overloads;
 pub(crate) mod struct_attributes;
@@ -23,6 +24,7 @@ use self::buffer::RewriteBuffer;
 use self::casts::Casts;
 use self::function_constants::FunctionConstantDecl;
 use self::instantiations::DeclaredType;
+use self::intrinsics::{Definition, LabeledFunctions};
 use self::kernels::{Declaration, DeclarationKind, Kernel};
 use self::overloads::OverloadTable;
 use self::struct_attributes::AttributedStruct;
@@ -81,6 +83,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         templates: Vec::new(),
         types: Vec::new(),
         declarations: OverloadTable::default(),
+        labeled: LabeledFunctions::default(),
         casts: Casts::new(&tokens),
         namespace_ids: HashMap::new(),
         opened: 0,
@@ -115,6 +118,9 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
     }
 }
 
+/// Longest declaration of a labeled function, in tokens; bounds the search.
+const MAX_LABELED: usize = 256;
+
 enum Scope {
     /// A namespace's ID and names. A reopened namespace has the same ID.
     Namespace(usize, Vec<String>),
@@ -146,6 +152,7 @@ struct Rewriter<'a> {
     /// The types of kernels and templates, to be taken from the rewritten text.
     types: Vec<DeclaredType>,
     declarations: OverloadTable,
+    labeled: LabeledFunctions,
     casts: Casts<'a>,
     /// IDs of namespaces.
     namespace_ids: HashMap<Vec<String>, usize>,
@@ -467,6 +474,7 @@ impl Rewriter<'_> {
             "threadgroup" => return self.threadgroup(i),
             function_constants::IS_DEFINED => return self.is_defined(i).unwrap_or(i + 1),
             "kernel" if !self.in_body() && self.is_kernel_keyword(i) => self.kernel(i, i + 1),
+            "asm" | "__asm" | "__asm__" => return self.labeled_function(i).unwrap_or(i + 1),
             "typedef" => {
                 if let Some((new, behind)) = vector_types::typedef(self.tokens, i) {
                     self.edit(i, behind, new);
@@ -489,6 +497,25 @@ impl Rewriter<'_> {
             }
         }
         i + 1
+    }
+
+    /// Define the function whose label is at token `i`; see [`intrinsics`]. Returns the token after its declaration.
+    fn labeled_function(&mut self, i: usize) -> Option<usize> {
+        if self.in_body() || i > self.statement + MAX_LABELED {
+            return None;
+        }
+        let Definition { names, body, behind } = self.labeled.define(self.tokens, self.statement, i)?;
+        for (at, name) in names {
+            let last = at - 1;
+            let end = self.tokens.start(last) + self.tokens.spelling(last).len();
+            let place = self.edits.partition_point(|(before, ..)| *before < end);
+            self.edits.insert(place, (end, end, name));
+        }
+        // A definition has no `;`.
+        let rest = if body.is_empty() { behind } else { behind + 1 };
+        self.edit(i, rest, body);
+        self.statement = behind + 1;
+        Some(behind + 1)
     }
 
     /// Whether `kernel` at token `i` begins a function, and is not the name of a parameter or variable.

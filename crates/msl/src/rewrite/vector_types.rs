@@ -17,7 +17,7 @@ fn attribute(tokens: &TokenBuffer, i: usize) -> Option<(&'static str, String, us
     let length = tokens.source_text(i + 5, end - 1);
     // A name in parentheses would not be deduced.
     let length = if end - i == 7 { length.to_owned() } else { format!("({length})") };
-    (end + 2 == behind).then(|| (*template, length, behind))
+    (end + 2 == behind).then_some((*template, length, behind))
 }
 
 /// The replacement of the `typedef` at token `i`, and its `;`.

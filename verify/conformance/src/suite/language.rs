@@ -14,6 +14,7 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "language::macros", run: |d| macros().run(d), parts: || macros().names() },
     Case { name: "language::arrays", run: |d| arrays().run(d), parts: || arrays().names() },
     Case { name: "language::names", run: names, parts: Vec::new },
+    Case { name: "language::async_copies", run: async_copies, parts: Vec::new },
     Case { name: "language::recursive_members", run: recursive_members, parts: Vec::new },
 ];
 
@@ -394,5 +395,102 @@ fn names(device: &Device) -> CaseResult {
     let mut out = device.buffer_with_data(&[0.5_f32; 7])?;
     run(device, &kernel, Grid::threads(7), (&mut out,))?;
     expect_all(&out.to_vec()?, |i| 0.5 + (i % 3 + 1) as f32 * 2.0 + 40.0);
+    Ok(())
+}
+
+/// Copies by a simdgroup, declared with the labels of the compiler's intrinsics: tiles with padding, strides, edges, and both directions.
+fn async_copies(device: &Device) -> CaseResult {
+    const DATA: &str = "
+struct _event_t;
+thread _event_t* copy_1d(ulong, ulong, threadgroup void*, const device void*, ulong)
+    __asm(\"air.simdgroup_async_copy_1d.p3i8.p1i8\");
+thread _event_t* copy_1d(ulong, ulong, device void*, const threadgroup void*, ulong)
+    __asm(\"air.simdgroup_async_copy_1d.p1i8.p3i8\");
+thread _event_t* copy_2d(ulong size, ulong alignment, threadgroup void* target, ulong target_row, ulong, ulong2,
+                         const device void* source, ulong, ulong, ulong2, long2, int)
+    __asm(\"air.simdgroup_async_copy_2d.p3i8.p1i8\");
+thread _event_t* copy_2d(ulong size, ulong alignment, device void* target, ulong target_row, ulong, ulong2,
+                         const threadgroup void* source, ulong, ulong, ulong2, long2, int)
+    __asm(\"\\01air.simdgroup_async_copy_2d.p1i8.p3i8\");
+void wait_events(int, thread _event_t**) __asm(\"air.wait_simdgroup_events\");
+namespace metal {
+struct event {
+    METAL_FUNC event() thread {}
+    template <typename T> METAL_FUNC void copy(threadgroup T* to, ushort row, ushort2 tile, const device T* from, uint from_row,
+                                               ushort2 from_tile, bool turned, int mode) thread {
+        if (turned) { tile = tile.yx; from_tile = from_tile.yx; }
+        e = copy_2d(sizeof(T), alignof(T), reinterpret_cast<threadgroup void*>(to), row, 1, ulong2(tile),
+                    reinterpret_cast<const device void*>(from), from_row, 1, ulong2(from_tile), long2(0), mode);
+    }
+    METAL_FUNC static void wait(int count, thread event* events) {
+        wait_events(count, reinterpret_cast<thread _event_t**>(events));
+    }
+private:
+    thread _event_t* e;
+};
+}
+template <typename T> [[kernel]] void tiles(device const T* in, device T* out, constant int& mode,
+                                            ushort simdgroup [[simdgroup_index_in_threadgroup]]) {
+    threadgroup T block[12 * 10];
+    if (simdgroup == 0) {
+        event events[2];
+        events[0].copy(block, 12, ushort2(12, 7), in, 50, ushort2(9, 5), false, mode);
+        events[1].copy(block + 84, 12, ushort2(3, 12), in + 7, 50, ushort2(3, 10), true, mode);
+        event::wait(2, events);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (simdgroup == 0) {
+        thread _event_t* e = copy_1d(sizeof(T), alignof(T), (device void*)out, (const threadgroup void*)block, 120);
+        wait_events(1, &e);
+    } else {
+        auto e = copy_2d(sizeof(T), alignof(T), (device void*)(out + 120), 7, 2, ulong2(3, 4), (const threadgroup void*)block, 12, 1,
+                         ulong2(12, 10), long2(2, 1), 0);
+        wait_events(1, &e);
+    }
+}
+template [[host_name(\"floats\")]] [[kernel]] decltype(tiles<float>) tiles<float>;
+template [[host_name(\"halves\")]] [[kernel]] decltype(tiles<half>) tiles<half>;
+template [[host_name(\"vectors\")]] [[kernel]] decltype(tiles<float4>) tiles<float4>;
+template [[host_name(\"bytes\")]] [[kernel]] decltype(tiles<uchar>) tiles<uchar>;
+";
+    let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{DATA}");
+    let library = device.compile(elinvar::Source::named("async_copies.metal", text))?;
+    // The source is 50 elements wide; elements are their index.
+    let expected = |mode: i32| {
+        let edge = |x: usize, y: usize, width: usize, height: usize, at: usize| {
+            let inside = x < width && y < height;
+            let nearest = at + y.min(height - 1) * 50 + x.min(width - 1);
+            if inside || mode != 0 { nearest } else { 0 }
+        };
+        let mut block = [0; 120];
+        for (y, x) in (0..7).flat_map(|y| (0..12).map(move |x| (y, x))) {
+            block[y * 12 + x] = edge(x, y, 9, 5, 0);
+        }
+        for (y, x) in (0..3).flat_map(|y| (0..12).map(move |x| (y, x))) {
+            block[84 + y * 12 + x] = edge(x, y, 10, 3, 7);
+        }
+        let mut out = block.to_vec();
+        out.resize(160, 0);
+        for (y, x) in (0..4).flat_map(|y| (0..3).map(move |x| (y, x))) {
+            out[120 + y * 7 + x * 2] = block[(y + 1) * 12 + x + 2];
+        }
+        out
+    };
+    for mode in [0, 1] {
+        let expected = expected(mode);
+        macro_rules! check {
+            ($kernel:literal, $of:expr) => {
+                let mut input = device.buffer_with_data(&(0..600).map($of).collect::<Vec<_>>())?;
+                let mut out = device.buffer_with_data(&[$of(0); 160])?;
+                let launch = Grid::threads(64).group(64);
+                run(device, &library.kernel($kernel)?, launch, (&mut input, &mut out, mode))?;
+                expect_all(&out.to_vec()?, |i| $of(expected[i]));
+            };
+        }
+        check!("floats", |i: usize| i as f32);
+        check!("halves", |i: usize| elinvar::f16::from_f32(i as f32));
+        check!("vectors", |i: usize| [i as f32, i as f32 * 2.0, 0.0, -(i as f32)]);
+        check!("bytes", |i: usize| i as u8);
+    }
     Ok(())
 }

@@ -504,7 +504,10 @@ impl Rewriter<'_> {
         if self.in_body() || i > self.statement + MAX_LABELED {
             return None;
         }
-        let Definition { names, body, behind } = self.labeled.define(self.tokens, self.statement, i)?;
+        let Definition { names, mut body, behind } = self.labeled.define(self.tokens, self.statement, i)?;
+        if self.address_spaces == AddressSpaces::Annotated {
+            body.clear();
+        }
         for (at, name) in names {
             let last = at - 1;
             let end = self.tokens.start(last) + self.tokens.spelling(last).len();

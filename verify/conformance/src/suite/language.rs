@@ -15,6 +15,7 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "language::arrays", run: |d| arrays().run(d), parts: || arrays().names() },
     Case { name: "language::names", run: names, parts: Vec::new },
     Case { name: "language::async_copies", run: async_copies, parts: Vec::new },
+    Case { name: "language::matrix_storage", run: matrix_storage, parts: Vec::new },
     Case { name: "language::recursive_members", run: recursive_members, parts: Vec::new },
 ];
 
@@ -492,5 +493,57 @@ template [[host_name(\"bytes\")]] [[kernel]] decltype(tiles<uchar>) tiles<uchar>
         check!("vectors", |i: usize| [i as f32, i as f32 * 2.0, 0.0, -(i as f32)]);
         check!("bytes", |i: usize| i as u8);
     }
+    Ok(())
+}
+
+/// Matrices of a simdgroup whose storage the source declares, and accesses through pointers.
+fn matrix_storage(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "storage",
+        "#pragma METAL internals : enable
+        namespace metal {
+        template <typename T> struct held {
+            typedef vec<T, 64> storage_type;
+            storage_type t;
+            METAL_FUNC thread vec<T, 2>* elements() thread { return reinterpret_cast<thread vec<T, 2>*>(&t); }
+            METAL_FUNC held() thread = default;
+            METAL_FUNC held(vec<T, 2> two) thread { *(elements()) = two; }
+            METAL_FUNC static ushort2 place(ushort lane) {
+                return ushort2((lane & 1) * 2 + (lane & 8) / 2, (lane & 16) / 4 + (lane & 6) / 2);
+            }
+            template <typename U> METAL_FUNC void load(const device U* from, uint row) {
+                *(elements()) = vec<T, 2>(*(const device vec<U, 2>*)(from + row));
+            }
+            template <typename U> METAL_FUNC void store(device U* to) { *(device vec<U, 2>*)to = vec<U, 2>(*(elements())); }
+            template <typename U, typename V> METAL_FUNC void multiply(held<U> a, held<V> b, bool accumulate = true) {
+                if (!accumulate) *(elements()) = vec<T, 2>(0);
+                t = __metal_simdgroup_matrix_8x8_multiply_accumulate(a.t, b.t, t, typename held<T>::storage_type());
+            }
+        };
+        }
+        #pragma METAL internals : disable
+        kernel void storage(device const half* a, device const float* b, device float* c,
+                            ushort lane [[thread_index_in_simdgroup]]) {
+            ushort2 place = held<float>::place(lane);
+            held<half> left[2];
+            held<float> right[2], product;
+            #pragma clang loop unroll(full)
+            for (ushort k = 0; k < 2; ++k) {
+                left[k].load(a + place.x + k * 8, place.y * 16);
+                right[k].load(b + place.x + k * 64, place.y * 8);
+            }
+            #pragma clang loop unroll(full)
+            for (ushort k = 0; k < 2; ++k) product.multiply(left[k], right[k], k > 0);
+            product.store(c + place.x + place.y * 8);
+        }",
+    )?;
+    let a: Vec<f32> = (0..128).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+    let b: Vec<f32> = (0..128).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
+    let left = device.buffer_with_data(&a.iter().map(|v| elinvar::f16::from_f32(*v)).collect::<Vec<_>>())?;
+    let right = device.buffer_with_data(&b)?;
+    let mut out = device.buffer::<f32>(64)?;
+    run(device, &kernel, Grid::threads(32), (&left, &right, &mut out))?;
+    expect_all(&out.to_vec()?, |i| (0..16).map(|k| a[i / 8 * 16 + k] * b[k * 8 + i % 8]).sum());
     Ok(())
 }

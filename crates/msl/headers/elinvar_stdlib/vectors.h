@@ -12,6 +12,7 @@ template <class T, int N> struct packed_vec;
 
 namespace elinvar {
 using namespace ::metal;
+template <class T, class From> struct program_value;
 
 // half and bfloat do not convert into each other without a detour.
 template <class T, class U> ELINVAR_PURE T convert(U value) {
@@ -127,6 +128,8 @@ template <class T> struct alignas(2 * sizeof(T)) vec<T, 2> {
         : x(elinvar::listed(l, 0)), y(elinvar::listed(l, 1)) {}
     template <class U>
     constexpr ELINVAR_MEMBER explicit vec(vec<U, 2> v) : x(elinvar::convert<T>(v.x)), y(elinvar::convert<T>(v.y)) {}
+    template <class U, class F>
+    ELINVAR_MEMBER explicit vec(elinvar::program_value<vec<U, 2>, F> v) : vec(v.get()) {}
     template <class U> constexpr ELINVAR_MEMBER explicit vec(packed_vec<U, 2> v) : vec(vec<U, 2>(v.x, v.y)) {}
 
     ELINVAR_INDEX(i == 0 ? x : y)
@@ -149,6 +152,8 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 3> {
     template <class U>
     constexpr ELINVAR_MEMBER explicit vec(vec<U, 3> v)
         : x(elinvar::convert<T>(v.x)), y(elinvar::convert<T>(v.y)), z(elinvar::convert<T>(v.z)) {}
+    template <class U, class F>
+    ELINVAR_MEMBER explicit vec(elinvar::program_value<vec<U, 3>, F> v) : vec(v.get()) {}
     template <class U> constexpr ELINVAR_MEMBER explicit vec(packed_vec<U, 3> v) : vec(vec<U, 3>(v.x, v.y, v.z)) {}
 
     ELINVAR_INDEX(i == 0 ? x : i == 1 ? y : z)

@@ -152,8 +152,13 @@ const ALLOWED_ATTRIBUTES: [&str; 25] = [
     "warn_unused_result",
 ];
 
-/// Pragmas passed on to clang, by their first words. Unknown pragmas are ignored, as compilers do.
-const ALLOWED_PRAGMAS: [&str; 14] = [
+/// Pragmas passed on to clang, by their first words. Unknown pragmas are ignored with a warning, as compilers do.
+const ALLOWED_PRAGMAS: [&str; 19] = [
+    "region",
+    "endregion",
+    "push_macro",
+    "pop_macro",
+    "GCC system_header",
     "unroll",
     "nounroll",
     "once",
@@ -458,7 +463,7 @@ mod tests {
             pragma("#pragma clang attribute push(__attribute__((weak)), apply_to = function)"),
             Pragma::Reject
         );
-        assert_eq!(pragma("#pragma push_macro(\"a\")"), Pragma::Ignore);
+        assert_eq!(pragma("#pragma vectorize(enable)"), Pragma::Ignore);
         assert_eq!(pragma("#pragma comment(linker, \"/x\")"), Pragma::Ignore);
         assert_eq!(pragma("# 3 \"pragma weak\""), Pragma::Pass);
     }

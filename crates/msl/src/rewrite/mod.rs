@@ -16,10 +16,10 @@ mod overloads;
 pub(crate) mod struct_attributes;
 mod vector_types;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use self::allow_list::Pragma;
-use self::attributes::Attribute;
+use self::attributes::{Attribute, Fault, Place};
 use self::buffer::RewriteBuffer;
 use self::casts::Casts;
 use self::function_constants::FunctionConstantDecl;
@@ -31,6 +31,7 @@ use self::struct_attributes::AttributedStruct;
 use crate::lex::TokenKind;
 use crate::lex::numeric_literal;
 use crate::lex::token_buffer::TokenBuffer;
+use crate::reflection::builtins;
 
 /// Result of the rewriter.
 pub(crate) struct Rewritten {
@@ -88,6 +89,8 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         namespace_ids: HashMap::new(),
         opened: 0,
         parentheses: 0,
+        has_parameters: false,
+        handled: HashSet::new(),
         warnings: if address_spaces == AddressSpaces::Erased {
             allow_list::const_casts(&tokens)
         } else {
@@ -160,6 +163,10 @@ struct Rewriter<'a> {
     opened: usize,
     /// Number of parentheses that are open in the statement.
     parentheses: usize,
+    /// Whether the statement has had any.
+    has_parameters: bool,
+    /// Offsets of attributes whose values members get.
+    handled: HashSet<usize>,
     warnings: Vec<(usize, String)>,
 }
 
@@ -248,6 +255,13 @@ impl Rewriter<'_> {
         let text = self.tokens.spelling(i);
         if allow_list::pragma(text) == Pragma::Ignore {
             self.edit(i, i + 1, String::new());
+            if self.address_spaces == AddressSpaces::Erased {
+                let words =
+                    text.trim_start_matches('#').trim_start().trim_start_matches("pragma").trim_start();
+                let word = words.split(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
+                self.warnings
+                    .push((self.tokens.start(i), format!("unknown pragma `{word}`, which is ignored")));
+            }
         }
         // clang 19 fails on a count that is an expression; without a count it unrolls what it can.
         let counted = text.contains("unroll") && text.matches('(').count() > 1;
@@ -266,6 +280,7 @@ impl Rewriter<'_> {
         }
         if matches!(self.tokens.spelling(i), "{" | "}" | ";") {
             self.parentheses = 0;
+            self.has_parameters = false;
         }
         match self.tokens.spelling(i) {
             "{" => {
@@ -289,6 +304,7 @@ impl Rewriter<'_> {
                     return i + 3;
                 }
                 self.parentheses += 1;
+                self.has_parameters = true;
             }
             ")" => self.parentheses = self.parentheses.saturating_sub(1),
             _ => {}
@@ -355,6 +371,7 @@ impl Rewriter<'_> {
         let path = self.scopes.iter().flat_map(names).collect::<Vec<_>>().join("::");
         for member in &members {
             if let Some(attribute) = &member.attribute {
+                self.handled.insert(attribute.offset);
                 self.initializers.insert(member.token, member.initialized(attribute));
             }
         }
@@ -380,12 +397,79 @@ impl Rewriter<'_> {
             && self.begins_constant(i)
         {
             self.constant(i, behind, attribute);
+            return behind;
+        } else if let [attribute] = &list[..]
+            && !self.in_body()
+            && self.attribute_place(behind) == Place::Variable
+            && self.program_value(i, behind, attribute)
+        {
+            return behind;
         } else if list.iter().any(|a| a.name == "kernel") && !self.in_body() {
             self.kernel(i, behind);
         } else if !attributes::standard(&list) {
             self.edit(i, behind, " ".to_owned());
         }
+        self.check_attributes(&list, self.attribute_place(behind));
         behind
+    }
+
+    fn check_attributes(&mut self, list: &[Attribute], place: Place) {
+        for attribute in list.iter().filter(|a| !a.name.is_empty()) {
+            let handled = self.handled.contains(&attribute.offset);
+            match attributes::check(attribute, place).filter(|_| !handled) {
+                Some(Fault::Error(message)) => self.errors.push((attribute.offset, message)),
+                Some(Fault::Warning(message)) if self.address_spaces == AddressSpaces::Erased => {
+                    self.warnings.push((attribute.offset, message));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What the attribute list that ends before token `behind` belongs to.
+    fn attribute_place(&self, behind: usize) -> Place {
+        let function = self.has_parameters || matches!(self.scopes.last(), Some(Scope::Body { .. }));
+        if self.parentheses > 0 {
+            Place::Parameter
+        } else if function {
+            Place::Function
+        } else if matches!(self.scopes.last(), Some(Scope::Class(..))) {
+            Place::Member
+        } else if matches!(self.tokens.spelling(behind), ";" | "," | "=") {
+            Place::Variable
+        } else {
+            Place::Function
+        }
+    }
+
+    /// Rewrite a variable at program scope that has the value of an attribute, whose list is `i..behind`.
+    fn program_value(&mut self, i: usize, behind: usize, attribute: &Attribute) -> bool {
+        let name = i.wrapping_sub(1);
+        let of_type = |t: &usize| {
+            !matches!(self.tokens.spelling(*t), "const" | "constexpr" | "static" | "constant" | "thread")
+        };
+        // Bounds the search; the type is a vector.
+        let words: Vec<&str> = (self.statement..name.min(self.statement + 16))
+            .filter(of_type)
+            .map(|t| self.tokens.spelling(t))
+            .collect();
+        let plain =
+            self.tokens.is_identifier(name) && !words.is_empty() && self.tokens.spelling(behind) == ";";
+        if !plain || builtins::dimensions(&attribute.name).is_none() {
+            return false;
+        }
+        let statement = self.tokens.start(self.statement);
+        while self.edits.last().is_some_and(|(start, ..)| *start >= statement) {
+            self.edits.pop();
+        }
+        let replacement = format!(
+            "static constexpr elinvar::program_value<{}, elinvar::attribute::{}> {}{{}}",
+            words.join(" "),
+            attribute.name,
+            self.tokens.spelling(name)
+        );
+        self.edit(self.statement, behind, replacement);
+        true
     }
 
     /// Whether the statement up to token `i` declares a variable at program scope, rather than a function.

@@ -76,8 +76,17 @@ fn members_with_attributes_are_those_of_a_class_with_a_name_outside_of_functions
     assert!(attributed(&format!("struct S {{ {member} }};")));
     assert!(attributed(&format!("namespace n {{ struct A {{ struct B {{ {member} }} b; }}; }}")));
     assert!(!attributed("struct S { uint i; };"));
-    assert!(!attributed(&format!("void f() {{ struct S {{ {member} }}; }}")));
-    assert!(!attributed(&format!("template <class T> struct S {{ {member} }};")));
+    for text in [
+        format!("void f() {{ struct S {{ {member} }}; }}"),
+        format!("template <class T> struct S {{ {member} }};"),
+    ] {
+        let r = rewrite(&text, AddressSpaces::Erased);
+        assert_eq!(r.errors.len(), 1, "{text}");
+        assert!(
+            r.errors[0].1.contains("`thread_position_in_grid`")
+                && !r.text.text().contains("elinvar_attributed")
+        );
+    }
 }
 
 #[test]
@@ -207,6 +216,47 @@ fn vector_attributes() {
         body("template <class T, int N> struct S<T __attribute__((ext_vector_type(N)))> {};"),
         "template <class T, int N> struct S<elinvar::ext_vector<T, N>> {};"
     );
+}
+
+#[test]
+fn values_at_program_scope() {
+    for (text, of) in [
+        ("uint i [[thread_position_in_grid]];", "uint"),
+        ("const uint i [[thread_position_in_grid]];", "uint"),
+        (
+            "constant static const metal::vec<ushort, 2> i [[thread_position_in_grid]];",
+            "metal :: vec < ushort , 2 >",
+        ),
+    ] {
+        let expected = format!(
+            "static constexpr elinvar::program_value<{of}, elinvar::attribute::thread_position_in_grid> i{{}};"
+        );
+        assert_eq!(body(text), expected);
+    }
+    for text in
+        ["device float* a [[buffer(0)]];", "uint i [[thread_positions]];", "uint i [[grid_size]] = 3;"]
+    {
+        let r = rewrite(text, AddressSpaces::Erased);
+        assert_eq!(r.errors.len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn what_is_unknown_is_named() {
+    let text = "#pragma frobnicate on\n[[kernl]] void f() { [[unrol]] for (;;) {} }\n\
+                struct S { int a [[idd(1)]]; int b [[id(2)]]; };\n\
+                [[visible]] int g(int a [[whatever]]) { [[function_groups(\"x\")]] return a; }\n\
+                #pragma region x\n#pragma mark - y";
+    let r = rewrite(text, AddressSpaces::Erased);
+    assert!(r.errors.is_empty(), "{:?}", r.errors);
+    let warnings: Vec<_> = r.warnings.iter().map(|(_, message)| message.as_str()).collect();
+    let expected = [
+        "unknown pragma `frobnicate`, which is ignored",
+        "unknown attribute `kernl`, which is ignored",
+        "unknown attribute `unrol`, which is ignored",
+        "unknown attribute `idd` on a member, which is ignored",
+    ];
+    assert_eq!(warnings, expected);
 }
 
 #[test]

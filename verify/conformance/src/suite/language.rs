@@ -16,6 +16,8 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "language::names", run: names, parts: Vec::new },
     Case { name: "language::async_copies", run: async_copies, parts: Vec::new },
     Case { name: "language::matrix_storage", run: matrix_storage, parts: Vec::new },
+    Case { name: "language::program_values", run: program_values, parts: Vec::new },
+    Case { name: "language::functions", run: |d| functions().run(d), parts: || functions().names() },
     Case { name: "language::recursive_members", run: recursive_members, parts: Vec::new },
 ];
 
@@ -546,4 +548,67 @@ fn matrix_storage(device: &Device) -> CaseResult {
     run(device, &kernel, Grid::threads(32), (&left, &right, &mut out))?;
     expect_all(&out.to_vec()?, |i| (0..16).map(|k| a[i / 8 * 16 + k] * b[k * 8 + i % 8]).sum());
     Ok(())
+}
+
+/// Variables at program scope with the values of attributes, in functions and kernels, next to parameters of the same names.
+fn program_values(device: &Device) -> CaseResult {
+    let text = "#include <metal_stdlib>
+        using namespace metal;
+        uint thread_position_in_grid [[thread_position_in_grid]];
+        const uint2 place [[thread_position_in_grid]];
+        static const ushort3 group [[threadgroup_position_in_grid]];
+        namespace inner { constant uint lane [[thread_index_in_simdgroup]]; }
+        METAL_FUNC uint folded(uint2 p) { return p.x + p.y * 10u; }
+        METAL_FUNC uint of_group() { return group.x * 1000u + uint(group.y) * 10000u; }
+        kernel void line(device uint* out, constant uint& n) {
+            if (thread_position_in_grid < n) out[thread_position_in_grid] = thread_position_in_grid * 2u + inner::lane;
+        }
+        kernel void plane(device uint* out, device float2* twice, uint2 thread_position_in_grid [[thread_position_in_grid]],
+                          uint2 size [[threads_per_grid]]) {
+            uint i = place.y * size.x + place.x;
+            out[i] = folded(place) + folded(place.yx) * 100u + of_group() + folded(thread_position_in_grid * 0u);
+            twice[i] = float2(place) * 2.0f + float2(place + 1u) + place[0];
+        }";
+    let library = device.compile(elinvar::Source::named("program_values.metal", text))?;
+    let mut out = device.buffer::<u32>(70)?;
+    run(device, &library.kernel("line")?, Grid::threads(70).group(64), (&mut out, 66_u32))?;
+    expect_all(&out.to_vec()?, |i| if i < 66 { i as u32 * 2 + i as u32 % 32 } else { 0 });
+    let mut out = device.buffer::<u32>(48)?;
+    let mut twice = device.buffer::<[f32; 2]>(48)?;
+    run(device, &library.kernel("plane")?, Grid::threads((8, 6)).group((4, 2)), (&mut out, &mut twice))?;
+    expect_all(&out.to_vec()?, |i| {
+        let (x, y) = (i as u32 % 8, i as u32 / 8);
+        x + y * 10 + (y + x * 10) * 100 + x / 4 * 1000 + y / 2 * 10000
+    });
+    expect_all(&twice.to_vec()?, |i| {
+        let (x, y) = ((i % 8) as f32, (i / 8) as f32);
+        [x * 3.0 + 1.0 + x, y * 3.0 + 1.0 + x]
+    });
+    Ok(())
+}
+
+/// Pointers to functions that the compiler resolves, and functions that are visible outside of the source.
+fn functions() -> Sheet {
+    const DATA: &str = "
+[[visible]] float twice(float x) { return 2 * x; }
+[[visible]] float halved(float x) { return x / 2; }
+[[stitchable]] float next(float x) { return x + 1; }
+typedef float (*Unary)(float);
+using Same = float(float);
+METAL_FUNC float call(Unary f, float x) { return f(x); }
+template <typename F> METAL_FUNC float apply(F f, float x) { return f(x); }
+template <Unary F> METAL_FUNC float bound(float x) { return F(x); }
+struct Operation { Unary f; float by; METAL_FUNC float operator()(float x) const { return f(x) * by; } };
+";
+    let x: Vec<f32> = (0..6).map(|i| i as f32 - 2.5).collect();
+    let at = |i: usize| i as f32 - 2.5;
+    Sheet::new("functions")
+        .declare(DATA)
+        .column("x", &x)
+        .line("call(twice, x) + call(&halved, x)", move |i| at(i) * 2.5)
+        .line("apply(next, x) + bound<twice>(x)", move |i| at(i) + 1.0 + at(i) * 2.0)
+        .block("member", "Operation op{halved, 4}; thread Same* f = next;", "op(x) + f(x)", move |i| {
+            at(i) * 2.0 + at(i) + 1.0
+        })
+        .block("lambda", "Unary f = [](float v) { return v * v; };", "f(x)", move |i| at(i) * at(i))
 }

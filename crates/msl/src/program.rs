@@ -1,5 +1,7 @@
 //! A checked source: its kernels, and the IR of each on request.
 
+use std::collections::{BTreeSet, HashMap};
+
 use elinvar_driver::{
     Constant, Diagnostic, ElementType, FunctionConstant, MathMode, Severity, Signature, Source,
     UnsupportedKernel,
@@ -11,7 +13,7 @@ use crate::clang::source_header::{self, SourceHeaders};
 use crate::clang::toolchain::Toolchain;
 use crate::diagnostics::address_spaces;
 use crate::ir::entries::Entries;
-use crate::ir::{dynamic_initializers, legalize, recursion};
+use crate::ir::{dynamic_initializers, inlining, legalize, recursion};
 use crate::preprocess::Preprocessed;
 use crate::preprocess::dependencies::Dependencies;
 use crate::preprocess::source_map::SourceMap;
@@ -19,9 +21,11 @@ use crate::reflection::tables;
 use crate::reflection::tables::PassedBy;
 use crate::reflection::{self, Outcome};
 use crate::rewrite::AddressSpaces;
+use crate::rewrite::Rewritten;
 use crate::rewrite::buffer::RewriteBuffer;
 use crate::rewrite::function_constants::{self, FunctionConstantDecl};
 use crate::rewrite::glue;
+use crate::rewrite::instantiations;
 use crate::rewrite::kernels::{Kernel, Param};
 use crate::rewrite::struct_attributes::AttributedStruct;
 use crate::{Error, Result, clang, diagnostics, preprocess, rewrite, stage};
@@ -57,7 +61,7 @@ impl Program {
         let (preprocessed, header) = stage::join(|| preprocess::run(toolchain, source), header);
         let Preprocessed { source_map, mut warnings, dependencies } = preprocessed?;
         header?;
-        let rewritten =
+        let mut rewritten =
             stage::timed("rewrite", || rewrite::rewrite(source_map.text(), AddressSpaces::Erased));
         let errors: Vec<Diagnostic> =
             rewritten.errors.iter().map(|(offset, message)| located(&source_map, *offset, message)).collect();
@@ -67,6 +71,12 @@ impl Program {
         warnings.extend(
             rewritten.warnings.iter().map(|(offset, message)| warning(&source_map, *offset, message)),
         );
+        let selected = select_templates(toolchain, source.math, &source_map, &rewritten)?;
+        let errors = instantiations::complete(&mut rewritten.kernels, &rewritten.templates, &selected);
+        if !errors.is_empty() {
+            let errors = errors.iter().map(|(offset, message)| located(&source_map, *offset, message));
+            return Err(Error::Compile(errors.collect()));
+        }
         let mut text = rewritten.text.clone();
         text.prepend(&function_constants::unspecialized_definitions(rewritten.constants.len()));
         text.prepend(glue::ALL_KERNELS);
@@ -224,20 +234,13 @@ impl Program {
         let (found, signature) = self.find(kernel)?;
         let values = function_constants::values(&self.constants, constants)?;
         let written = self.emit_unoptimized(&[(found, String::new())], &values)?;
-        if let Some(recursion) = recursion::find(&written) {
-            let recursion::Recursion { name, file, line } = recursion;
-            let message = format!("function `{name}` calls itself; MSL has no recursion (kernel `{kernel}`)");
-            let source_line = self.source_map.source_line(&file, line);
-            let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
-            return Err(Error::Compile(vec![error]));
-        }
-        let ir = self.optimize(&written, induction_variables)?;
+        let ir = self.without_recursion(kernel, &written, induction_variables)?;
         self.specialized(found, signature, ir)
     }
 
     /// Compile several kernels with the same values of function constants, as [`Program::specialize_with`] does each. Two runs of clang,
-    /// unless one fails for a kernel, or several kernels call a function, which could be inlined if it had one caller: such kernels
-    /// are compiled separately.
+    /// unless one fails for a kernel, or functions remain that have to be inlined, or that several kernels call and that might be inlined
+    /// if they had one caller: such kernels are compiled separately.
     pub fn specialize_all(
         &self,
         kernels: &[&str],
@@ -253,19 +256,20 @@ impl Program {
             let values = function_constants::values(&self.constants, constants)?;
             let written =
                 self.emit_unoptimized(&numbered(found.iter().map(|(kernel, _)| *kernel)), &values)?;
-            let ir = match recursion::find(&written) {
-                None => Some(self.optimize(&written, induction_variables)?),
-                Some(_) => None,
-            };
+            let ir = self.optimize(&written, induction_variables)?;
             Ok::<_, Error>((found, ir))
         };
-        let Ok((found, Some(ir))) = together() else { return kernels.iter().map(alone).collect() };
+        let Ok((found, ir)) = together() else { return kernels.iter().map(alone).collect() };
         let entries = Entries::new(&ir);
         let shared = entries.share_functions(kernels.len());
         let found = kernels.iter().zip(found).zip(shared).enumerate();
-        let specialized = found.map(|(number, ((name, (kernel, signature)), shared))| match shared {
-            true => alone(name),
-            false => self.specialized(kernel, signature, entries.alone(number)),
+        let specialized = found.map(|(number, ((name, (kernel, signature)), shared))| {
+            let ir = entries.alone(number);
+            let incomplete = function_constants::undefined(&ir).is_some();
+            let separately = shared
+                || recursion::find(&ir).is_some()
+                || !incomplete && !inlining::required(&ir).is_empty();
+            if separately { alone(name) } else { self.specialized(kernel, signature, ir) }
         });
         specialized.collect()
     }
@@ -329,7 +333,7 @@ impl Program {
         }
         let unoptimized =
             self.emit_unoptimized(&numbered(found.into_iter()), &vec![None; self.constants.len()])?;
-        let optimized = self.optimize(&unoptimized, InductionVariables::default())?;
+        let optimized = self.inlined(&unoptimized, InductionVariables::default())?;
         Ok(CombinedModule { unoptimized, optimized })
     }
 
@@ -359,6 +363,43 @@ impl Program {
         let output = stage::timed("entry", compile)?;
         check_diagnostics(&output, &self.source_map, &text)?;
         text_of(output)
+    }
+
+    /// Legalize and optimize IR, which then has no recursion.
+    fn without_recursion(&self, kernel: &str, written: &str, width: InductionVariables) -> Result<String> {
+        let ir = self.inlined(written, width)?;
+        let Some(remaining) = recursion::find(written).and_then(|_| recursion::find(&ir)) else {
+            return Ok(ir);
+        };
+        let expanded = self.optimize(&recursion::expand(written, &ir), width)?;
+        if !recursion::reaches_limit(&expanded) && recursion::find(&expanded).is_none() {
+            return Ok(expanded);
+        }
+        let recursion::Recursion { name, file, line } = remaining;
+        let message = format!(
+            "function `{name}` calls itself, to a depth that constants do not limit to {}; such recursion is not supported \
+             (kernel `{kernel}`)",
+            recursion::LEVELS
+        );
+        let source_line = self.source_map.source_line(&file, line);
+        let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
+        Err(Error::Compile(vec![error]))
+    }
+
+    /// Optimize IR, again if functions remain that have to be inlined.
+    fn inlined(&self, written: &str, width: InductionVariables) -> Result<String> {
+        let mut ir = self.optimize(written, width)?;
+        let mut functions = BTreeSet::new();
+        loop {
+            let required = inlining::required(&ir);
+            // A kernel without a value that it needs is rejected; recursion is expanded instead.
+            let rejected = || function_constants::undefined(&ir).is_some() || recursion::find(&ir).is_some();
+            if required.is_subset(&functions) || rejected() {
+                return Ok(ir);
+            }
+            functions.extend(required);
+            ir = self.optimize(&inlining::inline(written, &functions), width)?;
+        }
     }
 
     /// Legalize and optimize IR.
@@ -434,6 +475,25 @@ impl CombinedModule {
 /// Kernels with suffixes for [`Entries`].
 fn numbered<'a>(kernels: impl Iterator<Item = &'a Kernel>) -> Vec<(&'a Kernel, String)> {
     kernels.enumerate().map(|(number, kernel)| (kernel, format!("_{number}"))).collect()
+}
+
+/// The templates of instantiations whose name several templates have, by the kernel's index. One run of clang if there are any.
+fn select_templates(
+    toolchain: &Toolchain,
+    math: MathMode,
+    source_map: &SourceMap,
+    rewritten: &Rewritten,
+) -> Result<HashMap<usize, usize>> {
+    if !instantiations::ambiguous(&rewritten.kernels) {
+        return Ok(HashMap::new());
+    }
+    let mut text = rewritten.text.clone();
+    text.prepend(&function_constants::unspecialized_definitions(rewritten.constants.len()));
+    text.prepend(glue::ANNOTATED_TEMPLATES);
+    glue::selections(&mut text, &rewritten.kernels);
+    let output = stage::timed("select", || clang::check(toolchain, math, text.text()))?;
+    check_diagnostics(&output, source_map, &text)?;
+    Ok(tables::read_selections(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// Warnings about address spaces.

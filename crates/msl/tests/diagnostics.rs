@@ -161,16 +161,22 @@ fn recursion_is_refused_with_its_line() {
     let text = "int odd(int n);\nint even(int n) { return n == 0 ? 1 : odd(n - 1); }\n\
                 int odd(int n) { return n == 0 ? 0 : even(n - 1); }\n\
                 template <int N> int sum() { return N + sum<N - 1>(); }\ntemplate <> int sum<0>() { return 0; }\n\
-                kernel void f(device int* a) { a[0] = even(a[1]); }\n\
-                kernel void g(device int* a) { a[0] = sum<5>(); }";
+                int fib(int n) { return n <= 1 ? 1 : fib(n - 1) + fib(n - 2); }\n\
+                kernel void f(device int* a) { a[0] = fib(a[1]); }\n\
+                kernel void deep(device int* a) { a[0] = fib(60); }\n\
+                kernel void g(device int* a) { a[0] = sum<5>() + even(a[1]) + fib(9); }";
     let program = compile(&msl(text)).unwrap();
-    assert!(program.ir("g").is_ok());
-    let Err(Error::Compile(found)) = program.ir("f") else { panic!("compiled") };
-    assert_eq!(
-        (found[0].line, found[0].message.as_str()),
-        (4, "function `even` calls itself; MSL has no recursion (kernel `f`)")
-    );
-    assert!(found[0].source_line.as_deref().unwrap().starts_with("int even"));
+    let ir = program.ir("g").unwrap();
+    assert!(!ir.contains("__elinvar_recursion"), "{ir}");
+    for kernel in ["f", "deep"] {
+        let Err(Error::Compile(found)) = program.ir(kernel) else { panic!("compiled") };
+        let message = format!(
+            "function `fib` calls itself, to a depth that constants do not limit to 32; such recursion is not supported \
+             (kernel `{kernel}`)"
+        );
+        assert_eq!((found[0].line, found[0].message.as_str()), (8, message.as_str()));
+        assert!(found[0].source_line.as_deref().unwrap().starts_with("int fib"));
+    }
 }
 
 #[test]

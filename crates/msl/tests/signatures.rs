@@ -198,7 +198,15 @@ fn what_cannot_be_had_is_refused_by_name() {
         }
         other => panic!("{other:?}"),
     }
-    for of in ["sampler", "texture2d<float>", "depth2d<float>"] {
+    for of in [
+        "sampler",
+        "texture2d<float>",
+        "depth2d<float>",
+        "visible_function_table<float(float)>",
+        "imageblock<float4>",
+        "array<texture2d<float>, 2>",
+        "raytracing::instance_acceleration_structure",
+    ] {
         let text = format!(
             "using namespace metal; kernel void k({of} seen, device int* a [[buffer(0)]]) {{ a[0] = 1; }}"
         );

@@ -3,14 +3,14 @@
 #pragma once
 
 namespace elinvar {
-template <class T> inline constexpr bool floating = is_floating_point_v<T>;
+template <class T> inline constexpr bool floating = elinvar::floating_scalar<T>;
 
 // The scalar type of an operation on several scalars; the type itself when they agree.
 template <class A, class... B> struct common {
     using type = conditional_t<(is_same_v<A, B> && ...), A, decltype((A() + ... + B()))>;
 };
 template <class... A> using common_t = typename common<A...>::type;
-template <class... A> inline constexpr bool scalars = (is_arithmetic_v<A> && ...);
+template <class... A> inline constexpr bool scalars = (elinvar::arithmetic_scalar<A> && ...);
 
 template <class T> ELINVAR_PURE T smaller(T a, T b) {
     if constexpr (is_same_v<T, float>)

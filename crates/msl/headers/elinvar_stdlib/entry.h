@@ -66,6 +66,9 @@ ELINVAR_ATTRIBUTE(dispatch_quadgroups_per_threadgroup, (nominal_threads() + 3 + 
 #undef ELINVAR_ATTRIBUTE
 } // namespace attribute
 
+// A type, for declarators that need parentheses otherwise.
+template <class T> using type_of = T;
+
 // The parameter types of a function.
 template <class F> struct function;
 template <class R, class... A> struct function<R (*)(A...)> {
@@ -104,6 +107,38 @@ template <class A, class From> ELINVAR_INLINE A builtin() {
     else
         return A(From::at(0));
 }
+
+// A variable at program scope with the value of an attribute: it is read wherever it is named.
+template <class T, class From> struct program_value {
+    ELINVAR_MEMBER operator T() const { return builtin<T, From>(); }
+};
+template <class S, int N, class From> struct program_value<metal::vec<S, N>, From> {
+    using value_type = S;
+    static constexpr int size = N;
+    ELINVAR_MEMBER metal::vec<S, N> get() const { return builtin<metal::vec<S, N>, From>(); }
+    ELINVAR_MEMBER operator metal::vec<S, N>() const { return get(); }
+    ELINVAR_MEMBER S operator[](int i) const { return S(From::at(uint(i))); }
+#define ELINVAR_VALUE(name, type, expression)                                                                  \
+    ELINVAR_MEMBER type get_##name() const { return expression; }                                             \
+    __declspec(property(get = get_##name)) type name;
+    ELINVAR_VALUE(x, S, S(From::at(0)))
+    ELINVAR_VALUE(y, S, S(From::at(1)))
+    ELINVAR_VALUE(z, S, S(From::at(2)))
+#define ELINVAR_PAIR metal::vec<S, 2>
+#define ELINVAR_TRIPLE metal::vec<S, 3>
+    ELINVAR_VALUE(xy, ELINVAR_PAIR, ELINVAR_PAIR(S(From::at(0)), S(From::at(1))))
+    ELINVAR_VALUE(yx, ELINVAR_PAIR, ELINVAR_PAIR(S(From::at(1)), S(From::at(0))))
+    ELINVAR_VALUE(xz, ELINVAR_PAIR, ELINVAR_PAIR(S(From::at(0)), S(From::at(2))))
+    ELINVAR_VALUE(yz, ELINVAR_PAIR, ELINVAR_PAIR(S(From::at(1)), S(From::at(2))))
+    ELINVAR_VALUE(xyz, ELINVAR_TRIPLE, ELINVAR_TRIPLE(S(From::at(0)), S(From::at(1)), S(From::at(2))))
+#undef ELINVAR_PAIR
+#undef ELINVAR_TRIPLE
+#undef ELINVAR_VALUE
+};
+template <class S, int N, class From> struct shape<program_value<metal::vec<S, N>, From>> {
+    static constexpr int lanes = N;
+    using scalar = S;
+};
 
 // The number of a struct whose members have attributes, from 1; 0 for any other type.
 template <class T, class = void> struct attributed { static constexpr ulong number = 0; };

@@ -86,7 +86,7 @@ template <class T> ELINVAR_PURE T insert(T base, T bits_to_insert, uint offset, 
 } // namespace elinvar
 
 #define ELINVAR_INTEGER1(name, expression)                                                                     \
-    template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T name(T a) {                      \
+    template <class T, class = enable_if_t<elinvar::integral_scalar<T>>> ELINVAR_PURE T name(T a) {                      \
         using U [[maybe_unused]] = make_unsigned_t<T>;                                                        \
         return T(expression);                                                                                 \
     }                                                                                                         \
@@ -94,14 +94,14 @@ template <class T> ELINVAR_PURE T insert(T base, T bits_to_insert, uint offset, 
         return elinvar::each<T, N>([](T a) { return name(a); }, v);                                           \
     }
 #define ELINVAR_INTEGER2(name, expression)                                                                     \
-    template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T name(T a, T b) {                 \
+    template <class T, class = enable_if_t<elinvar::integral_scalar<T>>> ELINVAR_PURE T name(T a, T b) {                 \
         return T(expression);                                                                                 \
     }                                                                                                         \
     template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v, vec<T, N> w) {                         \
         return elinvar::each<T, N>([](T a, T b) { return name(a, b); }, v, w);                                \
     }
 #define ELINVAR_INTEGER3(name, expression)                                                                     \
-    template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T name(T a, T b, T c) {            \
+    template <class T, class = enable_if_t<elinvar::integral_scalar<T>>> ELINVAR_PURE T name(T a, T b, T c) {            \
         return T(expression);                                                                                 \
     }                                                                                                         \
     template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> u, vec<T, N> v, vec<T, N> w) {            \
@@ -123,14 +123,14 @@ ELINVAR_INTEGER2(rotate, elinvar::rotate_left(a, b))
 ELINVAR_INTEGER3(mad24, a * b + c)
 ELINVAR_INTEGER3(madhi, T(elinvar::multiply_high(a, b) + c))
 
-template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T madsat(T a, T b, T c) {
+template <class T, class = enable_if_t<elinvar::integral_scalar<T>>> ELINVAR_PURE T madsat(T a, T b, T c) {
     return elinvar::multiply_add_saturated(a, b, c);
 }
 template <class T, int N> ELINVAR_PURE vec<T, N> madsat(vec<T, N> u, vec<T, N> v, vec<T, N> w) {
     return elinvar::each<T, N>([](T a, T b, T c) { return madsat(a, b, c); }, u, v, w);
 }
 
-template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE make_unsigned_t<T> absdiff(T a, T b) {
+template <class T, class = enable_if_t<elinvar::integral_scalar<T>>> ELINVAR_PURE make_unsigned_t<T> absdiff(T a, T b) {
     using U = make_unsigned_t<T>;
     return a < b ? U(U(b) - U(a)) : U(U(a) - U(b));
 }
@@ -138,16 +138,16 @@ template <class T, int N> ELINVAR_PURE vec<make_unsigned_t<T>, N> absdiff(vec<T,
     return elinvar::each<make_unsigned_t<T>, N>([](T a, T b) { return absdiff(a, b); }, v, w);
 }
 
-template <class T, class S, class = enable_if_t<is_integral_v<T> && is_integral_v<S> && !is_same_v<T, S>>>
+template <class T, class S, class = enable_if_t<elinvar::integral_scalar<T> && elinvar::integral_scalar<S> && !is_same_v<T, S>>>
 ELINVAR_PURE T rotate(T a, S by) { return elinvar::rotate_left(a, T(by)); }
 
-template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T extract_bits(T a, uint offset, uint count) {
+template <class T, class = enable_if_t<elinvar::integral_scalar<T>>> ELINVAR_PURE T extract_bits(T a, uint offset, uint count) {
     return elinvar::extract(a, offset, count);
 }
 template <class T, int N> ELINVAR_PURE vec<T, N> extract_bits(vec<T, N> v, uint offset, uint count) {
     return elinvar::each<T, N>([=](T a) { return elinvar::extract(a, offset, count); }, v);
 }
-template <class T, class = enable_if_t<is_integral_v<T>>>
+template <class T, class = enable_if_t<elinvar::integral_scalar<T>>>
 ELINVAR_PURE T insert_bits(T base, T insert, uint offset, uint count) {
     return elinvar::insert(base, insert, offset, count);
 }

@@ -9,7 +9,7 @@ template <class T, int N> struct vec_elements<packed_vec<T, N>> : integral_const
 } // namespace metal
 
 // Whether values of a type can be exchanged between the threads of a simdgroup.
-template <class T> struct __is_valid_simdgroup_type : metal::bool_constant<metal::is_arithmetic_v<T> && !__is_same(T, bool)> {};
+template <class T> struct __is_valid_simdgroup_type : metal::bool_constant<elinvar::arithmetic_scalar<T> && !__is_same(T, bool)> {};
 template <class T, int N> struct __is_valid_simdgroup_type<metal::vec<T, N>> : __is_valid_simdgroup_type<T> {};
 
 // The last argument of the mathematical ones chooses a math mode, which the whole source has here.

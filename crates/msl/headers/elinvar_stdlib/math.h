@@ -17,7 +17,7 @@
 namespace elinvar {
 // The type of a function of T, and whether its precise form goes through the exact algorithm: every half is
 // within the range of the quick one.
-template <class T> using float_for = conditional_t<is_integral_v<T>, float, T>;
+template <class T> using float_for = conditional_t<elinvar::integral_scalar<T>, float, T>;
 template <class T> inline constexpr bool exact = !is_same_v<T, half>;
 } // namespace elinvar
 
@@ -42,7 +42,7 @@ template <class T> inline constexpr bool exact = !is_same_v<T, half>;
         return elinvar::each<T, V::size>([](T p, T q) { return name(p, q); }, elinvar::widen<V>(x), elinvar::widen<V>(y)); \
     }
 #define ELINVAR_SINCOS(form)                                                                                   \
-    template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T sincos(T x, T& cosine) {  \
+    template <class T, class = enable_if_t<elinvar::floating_scalar<T>>> ELINVAR_INLINE T sincos(T x, T& cosine) {  \
         float c, s = elinvar::real::sincos<form>(elinvar::real::wide(x), c);                                   \
         cosine = elinvar::real::narrow<T>(c);                                                                  \
         return elinvar::real::narrow<T>(s);                                                                    \
@@ -119,13 +119,13 @@ ELINVAR_ONE2(nextafter, elinvar::real::wide(elinvar::real::nextafter(T(x), T(y))
 ELINVAR_COMMON3(fma, elinvar::real::fused(a, b, c))
 ELINVAR_BOTH(fma)
 
-template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_PURE T ldexp(T a, int exponent) {
+template <class T, class = enable_if_t<elinvar::floating_scalar<T>>> ELINVAR_PURE T ldexp(T a, int exponent) {
     return elinvar::real::narrow<T>(elinvar::real::ldexp(elinvar::real::wide(a), exponent));
 }
 template <class T, int N> ELINVAR_PURE vec<T, N> ldexp(vec<T, N> v, vec<int, N> exponents) {
     return elinvar::each<T, N>([](T a, int e) { return ldexp(a, e); }, v, exponents);
 }
-template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T frexp(T a, int& exponent) {
+template <class T, class = enable_if_t<elinvar::floating_scalar<T>>> ELINVAR_INLINE T frexp(T a, int& exponent) {
     return elinvar::real::narrow<T>(elinvar::real::frexp(elinvar::real::wide(a), exponent));
 }
 template <class T, int N> ELINVAR_INLINE vec<T, N> frexp(vec<T, N> v, vec<int, N>& exponents) {
@@ -133,13 +133,13 @@ template <class T, int N> ELINVAR_INLINE vec<T, N> frexp(vec<T, N> v, vec<int, N
     for (int i = 0; i < N; ++i) fraction[i] = frexp(v[i], exponents[i]);
     return fraction;
 }
-template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_PURE int ilogb(T a) {
+template <class T, class = enable_if_t<elinvar::floating_scalar<T>>> ELINVAR_PURE int ilogb(T a) {
     return elinvar::real::ilogb(elinvar::real::wide(a));
 }
 template <class T, int N> ELINVAR_PURE vec<int, N> ilogb(vec<T, N> v) {
     return elinvar::each<int, N>([](T a) { return ilogb(a); }, v);
 }
-template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T modf(T a, T& whole) {
+template <class T, class = enable_if_t<elinvar::floating_scalar<T>>> ELINVAR_INLINE T modf(T a, T& whole) {
     float x = elinvar::real::wide(a), integral = __builtin_truncf(x);
     whole = elinvar::real::narrow<T>(integral);
     float rest = __builtin_fabsf(x) == __builtin_inff() ? 0.0f : x - integral;

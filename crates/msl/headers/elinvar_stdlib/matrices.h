@@ -24,9 +24,9 @@ template <class T, int C, int R> struct matrix {
     constexpr ELINVAR_MEMBER matrix(column_of<3> a, column_of<3> b, column_of<3> c) : columns{a, b, c} {}
     constexpr ELINVAR_MEMBER matrix(column_of<4> a, column_of<4> b, column_of<4> c, column_of<4> d)
         : columns{a, b, c, d} {}
-    template <class... V, class = enable_if_t<sizeof...(V) == C && (sizeof...(V) > 1) && (is_convertible_v<V, column_type> && ...) && !(is_arithmetic_v<V> && ...)>>
+    template <class... V, class = enable_if_t<sizeof...(V) == C && (sizeof...(V) > 1) && (is_convertible_v<V, column_type> && ...) && !(elinvar::arithmetic_scalar<V> && ...)>>
     constexpr ELINVAR_MEMBER matrix(V... v) : columns{column_type(v)...} {}
-    template <class... S, class = enable_if_t<sizeof...(S) == C * R && (is_arithmetic_v<S> && ...)>, class = void>
+    template <class... S, class = enable_if_t<sizeof...(S) == C * R && (elinvar::arithmetic_scalar<S> && ...)>, class = void>
     constexpr ELINVAR_MEMBER matrix(S... s) : columns{} {
         T all[] = {T(s)...};
         for (int c = 0; c < C; ++c)
@@ -52,12 +52,12 @@ template <class T, int C, int R> ELINVAR_PURE matrix<T, C, R> operator-(matrix<T
     for (int c = 0; c < C; ++c) a.columns[c] = -a.columns[c];
     return a;
 }
-template <class T, int C, int R, class S, class = enable_if_t<is_arithmetic_v<S>>>
+template <class T, int C, int R, class S, class = enable_if_t<elinvar::arithmetic_scalar<S>>>
 ELINVAR_PURE matrix<T, C, R> operator*(matrix<T, C, R> m, S s) {
     for (int c = 0; c < C; ++c) m.columns[c] *= s;
     return m;
 }
-template <class T, int C, int R, class S, class = enable_if_t<is_arithmetic_v<S>>>
+template <class T, int C, int R, class S, class = enable_if_t<elinvar::arithmetic_scalar<S>>>
 ELINVAR_PURE matrix<T, C, R> operator*(S s, const matrix<T, C, R>& m) {
     return m * s;
 }

@@ -4,7 +4,7 @@
 namespace elinvar {
 // What a type contributes to an operation between vectors.
 template <class T> struct shape {
-    static constexpr int lanes = metal::is_arithmetic_v<T> || __is_enum(T) ? 0 : -1;
+    static constexpr int lanes = elinvar::arithmetic_scalar<T> || __is_enum(T) ? 0 : -1;
     using scalar = T;
 };
 template <class T, int N> struct shape<vec<T, N>> {
@@ -38,8 +38,13 @@ template <class R, int N, class F, class... V> ELINVAR_PURE vec<R, N> each(F f, 
         return vec<R, 2>(f(v.x...), f(v.y...));
     else if constexpr (N == 3)
         return vec<R, 3>(f(v.x...), f(v.y...), f(v.z...));
-    else
+    else if constexpr (N == 4)
         return vec<R, 4>(f(v.x...), f(v.y...), f(v.z...), f(v.w...));
+    else {
+        vec<R, N> out(R(0));
+        for (int i = 0; i < N; ++i) out[i] = f(v[i]...);
+        return out;
+    }
 }
 } // namespace elinvar
 
@@ -48,8 +53,13 @@ template <class R, int N, class F, class... V> ELINVAR_PURE vec<R, N> each(F f, 
         return R(S(l.x op r.x), S(l.y op r.y));                                                               \
     else if constexpr (V::size == 3)                                                                          \
         return R(S(l.x op r.x), S(l.y op r.y), S(l.z op r.z));                                                \
-    else                                                                                                      \
-        return R(S(l.x op r.x), S(l.y op r.y), S(l.z op r.z), S(l.w op r.w));
+    else if constexpr (V::size == 4)                                                                          \
+        return R(S(l.x op r.x), S(l.y op r.y), S(l.z op r.z), S(l.w op r.w));                                 \
+    else {                                                                                                    \
+        R out(S(0));                                                                                          \
+        for (int i = 0; i < V::size; ++i) out[i] = S(l[i] op r[i]);                                           \
+        return out;                                                                                           \
+    }
 #define ELINVAR_ARITHMETIC(op)                                                                                 \
     template <class A, class B, class V = elinvar::joined_t<A, B>> ELINVAR_PURE V operator op(A a, B b) {     \
         using S = typename V::value_type;                                                                     \

@@ -2,7 +2,7 @@
 #pragma once
 
 #define ELINVAR_QUESTION(name, expression)                                                                     \
-    template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_PURE bool name(T x) {             \
+    template <class T, class = enable_if_t<elinvar::floating_scalar<T>>> ELINVAR_PURE bool name(T x) {             \
         float a = float(x);                                                                                   \
         return expression;                                                                                    \
     }                                                                                                         \
@@ -18,7 +18,7 @@ ELINVAR_QUESTION(isfinite, __builtin_isfinite(a))
 ELINVAR_QUESTION(signbit, __builtin_signbitf(a) != 0)
 
 // Whether a number is neither zero, subnormal, infinite nor NaN, judged in its own format.
-template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_PURE bool isnormal(T a) {
+template <class T, class = enable_if_t<elinvar::floating_scalar<T>>> ELINVAR_PURE bool isnormal(T a) {
     float m = __builtin_fabsf(float(a));
     return m >= float(numeric_limits<T>::min()) && m < __builtin_inff();
 }

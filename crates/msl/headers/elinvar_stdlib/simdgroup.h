@@ -113,9 +113,9 @@ ELINVAR_TYPE_NUMBER(bfloat, bf16)
 ELINVAR_TYPE_NUMBER(float, f32)
 } // namespace intrinsic
 
-template <class T> inline constexpr bool exchangeable = metal::is_arithmetic_v<T>;
-template <class T> inline constexpr bool number = metal::is_arithmetic_v<T> && !__is_same(T, bool);
-template <class T> inline constexpr bool integer = metal::is_integral_v<T> && !__is_same(T, bool);
+template <class T> inline constexpr bool exchangeable = elinvar::arithmetic_scalar<T>;
+template <class T> inline constexpr bool number = elinvar::arithmetic_scalar<T> && !__is_same(T, bool);
+template <class T> inline constexpr bool integer = elinvar::integral_scalar<T> && !__is_same(T, bool);
 // C++ has several types of one width; each width has one intrinsic.
 template <class T> struct exchanged { using type = T; };
 template <> struct exchanged<char> { using type = signed char; };

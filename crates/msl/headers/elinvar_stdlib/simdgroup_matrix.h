@@ -12,7 +12,7 @@ extern "C" ELINVAR_CONVERGENT __attribute__((nothrow, const)) float __elinvar_si
 namespace metal {
 template <class T, int Cols, int Rows> struct simdgroup_matrix {
     static_assert(Cols == 8 && Rows == 8, "a simdgroup_matrix has 8 columns and 8 rows");
-    static_assert(is_floating_point_v<T>, "a simdgroup_matrix has elements of a floating-point type");
+    static_assert(elinvar::floating_scalar<T>, "a simdgroup_matrix has elements of a floating-point type");
     using storage_type = vec<T, 2>;
     storage_type elements;
     simdgroup_matrix() = default;
@@ -97,3 +97,43 @@ ELINVAR_INLINE ELINVAR_CONVERGENT simdgroup_matrix<T, 8, 8> operator*(simdgroup_
     return d;
 }
 } // namespace metal
+
+// The storage of a matrix as sources declare it that access its elements through pointers: the compiler's vector of all 64
+// elements, of which a thread holds the first two.
+namespace metal {
+template <class T> struct vec<T, 64> {
+    using value_type = T;
+    static constexpr int size = 64;
+    alignas(2 * sizeof(T)) T components[2];
+
+    vec() = default;
+    constexpr ELINVAR_MEMBER vec(T s) : components{s, s} {}
+    constexpr ELINVAR_MEMBER vec(const vec& from) : components{from.components[0], from.components[1]} {}
+    constexpr ELINVAR_MEMBER vec& operator=(const vec& from) {
+        components[0] = from.components[0];
+        components[1] = from.components[1];
+        return *this;
+    }
+    constexpr ELINVAR_MEMBER T& operator[](int i) { return components[i]; }
+    constexpr ELINVAR_MEMBER const T& operator[](int i) const { return components[i]; }
+};
+} // namespace metal
+template <class A, class B, class C, class D>
+ELINVAR_INLINE ELINVAR_CONVERGENT metal::vec<D, 64> __metal_simdgroup_matrix_8x8_multiply_accumulate(metal::vec<A, 64> a,
+                                                                                                  metal::vec<B, 64> b,
+                                                                                                  metal::vec<C, 64> c,
+                                                                                                  metal::vec<D, 64>) {
+    float a0 = float(a[0]), a1 = float(a[1]), b0 = float(b[0]), b1 = float(b[1]), c0 = float(c[0]), c1 = float(c[1]);
+    metal::vec<D, 64> d;
+    d[0] = D(__elinvar_simd_matrix_multiply_accumulate_f32(a0, a1, b0, b1, c0, c1, 0));
+    d[1] = D(__elinvar_simd_matrix_multiply_accumulate_f32(a0, a1, b0, b1, c0, c1, 1));
+    return d;
+}
+template <class T> ELINVAR_INLINE metal::vec<T, 64> __metal_simdgroup_matrix_8x8_init_filled(T value) { return value; }
+template <class T> ELINVAR_INLINE metal::vec<T, 64> __metal_simdgroup_matrix_8x8_init_diag(T value) {
+    metal::simdgroup_matrix<T, 8, 8> diagonal(value);
+    metal::vec<T, 64> d;
+    d[0] = diagonal.elements.x;
+    d[1] = diagonal.elements.y;
+    return d;
+}

@@ -12,6 +12,7 @@ template <class T, int N> struct packed_vec;
 
 namespace elinvar {
 using namespace ::metal;
+template <class T, class From> struct program_value;
 
 // half and bfloat do not convert into each other without a detour.
 template <class T, class U> ELINVAR_PURE T convert(U value) {
@@ -39,6 +40,19 @@ template <class T, class U> ELINVAR_PURE casts_to<T, U> operator->*(cast_to<T>, 
 template <class T, class U, class V> ELINVAR_PURE T operator->*(casts_to<T, U>, V&& value) {
     return cast<T>(cast<U>(static_cast<V&&>(value)));
 }
+
+// Components that a vector's storage has room for.
+constexpr int storage_lanes(int lanes) {
+    int room = 1;
+    while (room < lanes) room *= 2;
+    return room;
+}
+template <class T> inline constexpr int lanes_of = 1;
+template <class T, int N> inline constexpr int lanes_of<metal::vec<T, N>> = N;
+template <class T, int N> inline constexpr int lanes_of<metal::packed_vec<T, N>> = N;
+// What the attributes `ext_vector_type` and `packed_vector_type` of a source become.
+template <class T, int N> using ext_vector = metal::vec<T, N>;
+template <class T, int N> using packed_vector = metal::packed_vec<T, N>;
 
 // The components of a list that may be shorter than the vector: the rest is zero.
 template <class T> ELINVAR_PURE T listed(std::initializer_list<T> list, unsigned long i) {
@@ -114,6 +128,8 @@ template <class T> struct alignas(2 * sizeof(T)) vec<T, 2> {
         : x(elinvar::listed(l, 0)), y(elinvar::listed(l, 1)) {}
     template <class U>
     constexpr ELINVAR_MEMBER explicit vec(vec<U, 2> v) : x(elinvar::convert<T>(v.x)), y(elinvar::convert<T>(v.y)) {}
+    template <class U, class F>
+    ELINVAR_MEMBER explicit vec(elinvar::program_value<vec<U, 2>, F> v) : vec(v.get()) {}
     template <class U> constexpr ELINVAR_MEMBER explicit vec(packed_vec<U, 2> v) : vec(vec<U, 2>(v.x, v.y)) {}
 
     ELINVAR_INDEX(i == 0 ? x : y)
@@ -136,6 +152,8 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 3> {
     template <class U>
     constexpr ELINVAR_MEMBER explicit vec(vec<U, 3> v)
         : x(elinvar::convert<T>(v.x)), y(elinvar::convert<T>(v.y)), z(elinvar::convert<T>(v.z)) {}
+    template <class U, class F>
+    ELINVAR_MEMBER explicit vec(elinvar::program_value<vec<U, 3>, F> v) : vec(v.get()) {}
     template <class U> constexpr ELINVAR_MEMBER explicit vec(packed_vec<U, 3> v) : vec(vec<U, 3>(v.x, v.y, v.z)) {}
 
     ELINVAR_INDEX(i == 0 ? x : i == 1 ? y : z)
@@ -172,6 +190,72 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
 #include "swizzles_2.h"
 #include "swizzles_3.h"
 #include "swizzles_4.h"
+};
+
+// Vectors of other lengths, of the compiler's `ext_vector_type`.
+template <class T, int N> struct alignas(elinvar::storage_lanes(N) * sizeof(T)) vec {
+    using value_type = T;
+    static constexpr int size = N;
+    T components[N];
+
+    vec() = default;
+    constexpr ELINVAR_MEMBER vec(T s) : components{} {
+        for (int i = 0; i < N; ++i) components[i] = s;
+    }
+    constexpr ELINVAR_MEMBER vec(std::initializer_list<T> l) : components{} {
+        for (int i = 0; i < N; ++i) components[i] = elinvar::listed(l, i);
+    }
+    template <class U> constexpr ELINVAR_MEMBER explicit vec(vec<U, N> v) : components{} {
+        for (int i = 0; i < N; ++i) components[i] = elinvar::convert<T>(v.components[i]);
+    }
+    // Of scalars and shorter vectors.
+    template <class A, class B, class... C,
+              class = enable_if_t<((elinvar::lanes_of<A> + elinvar::lanes_of<B>)+... + elinvar::lanes_of<C>) == N>>
+    constexpr ELINVAR_MEMBER vec(A a, B b, C... c) : components{} {
+        int at = 0;
+        put(at, a);
+        put(at, b);
+        (put(at, c), ...);
+    }
+
+    constexpr ELINVAR_MEMBER T& operator[](int i) { return components[i]; }
+    constexpr ELINVAR_MEMBER const T& operator[](int i) const { return components[i]; }
+
+#define ELINVAR_COMPONENT(name, i)                                                                             \
+    constexpr ELINVAR_MEMBER T get_##name() const { return components[i]; }                                   \
+    constexpr ELINVAR_MEMBER T put_##name(T from) { return components[i] = from; }                            \
+    __declspec(property(get = get_##name, put = put_##name)) T name;
+    ELINVAR_COMPONENT(x, 0) ELINVAR_COMPONENT(y, 1) ELINVAR_COMPONENT(z, 2) ELINVAR_COMPONENT(w, 3)
+    ELINVAR_COMPONENT(s0, 0) ELINVAR_COMPONENT(s1, 1) ELINVAR_COMPONENT(s2, 2) ELINVAR_COMPONENT(s3, 3)
+    ELINVAR_COMPONENT(s4, 4) ELINVAR_COMPONENT(s5, 5) ELINVAR_COMPONENT(s6, 6) ELINVAR_COMPONENT(s7, 7)
+    ELINVAR_COMPONENT(s8, 8) ELINVAR_COMPONENT(s9, 9) ELINVAR_COMPONENT(sa, 10) ELINVAR_COMPONENT(sb, 11)
+    ELINVAR_COMPONENT(sc, 12) ELINVAR_COMPONENT(sd, 13) ELINVAR_COMPONENT(se, 14) ELINVAR_COMPONENT(sf, 15)
+#undef ELINVAR_COMPONENT
+
+    // Halves: of an odd length, the length before it is one more.
+    static constexpr int half_size = N == 1 ? 1 : (N + 1) / 2;
+    using part = vec<T, half_size>;
+#define ELINVAR_PART(name, first, step)                                                                        \
+    constexpr ELINVAR_MEMBER part get_##name() const {                                                        \
+        part out(T(0));                                                                                       \
+        for (int i = 0; i < half_size && (first) + i * step < N; ++i) out[i] = components[(first) + i * step]; \
+        return out;                                                                                           \
+    }                                                                                                         \
+    constexpr ELINVAR_MEMBER part put_##name(part from) {                                                     \
+        for (int i = 0; i < half_size && (first) + i * step < N; ++i) components[(first) + i * step] = from[i]; \
+        return from;                                                                                          \
+    }                                                                                                         \
+    __declspec(property(get = get_##name, put = put_##name)) part name;
+    ELINVAR_PART(lo, 0, 1) ELINVAR_PART(hi, half_size, 1) ELINVAR_PART(even, 0, 2) ELINVAR_PART(odd, 1, 2)
+#undef ELINVAR_PART
+
+private:
+    template <class A> constexpr ELINVAR_MEMBER void put(int& at, A a) {
+        if constexpr (elinvar::lanes_of<A> == 1)
+            components[at++] = T(a);
+        else
+            for (int i = 0; i < elinvar::lanes_of<A>; ++i) components[at++] = a[i];
+    }
 };
 
 // Packed vectors have the size and alignment of an array of their scalar.

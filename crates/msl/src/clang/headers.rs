@@ -31,7 +31,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 28] = files![
+const FILES: [(&str, &str); 31] = files![
     "predefined.h",
     "include/elinvar_stdlib_macros.h",
     "include/simd/simd.h",
@@ -56,8 +56,11 @@ const FILES: [(&str, &str); 28] = files![
     "elinvar_stdlib/atomics.h",
     "elinvar_stdlib/simdgroup.h",
     "elinvar_stdlib/textures.h",
+    "elinvar_stdlib/uniform.h",
+    "elinvar_stdlib/logging.h",
     "elinvar_stdlib/names.h",
     "elinvar_stdlib/entry.h",
+    "elinvar_stdlib/async_copy.h",
     "elinvar_stdlib/simdgroup_matrix.h",
     "elinvar_stdlib/internal.h",
 ];

@@ -79,7 +79,8 @@ fn items(text: &str) -> Vec<&str> {
 fn symbol(item: &str) -> Option<&str> {
     let numbered = item.strip_prefix('!').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let named = ["define", "declare", "@"].iter().any(|start| item.starts_with(start));
-    if numbered || named { names(item).next() } else { None }
+    // A declaration begins with its debug location.
+    if numbered || named { names(item).find(|name| numbered || name.starts_with('@')) } else { None }
 }
 
 /// The names of functions, variables and metadata nodes in a text, with what could be taken for them.
@@ -105,15 +106,17 @@ mod tests {
         @a = global i32 1\n@b = global ptr @c\n@c = global i32 1\n\
         define void @__elinvar_entry_0() !dbg !1 {\n  call void @f()\n  ret void\n}\n\
         define void @__elinvar_entry_1() {\n  %p = load ptr, ptr @b\n  ret void\n}\n\
-        define void @f() {\n  store i32 0, ptr @a\n  ret void\n}\n\
-        !named = !{!2}\n!1 = !{!3}\n!2 = !{}\n!3 = !{}\n!4 = !{}\n";
+        define void @f() {\n  call void @g()\n  store i32 0, ptr @a\n  ret void\n}\n\
+        declare !dbg !3 void @g()\ndeclare !dbg !3 void @h()\n!named = !{!2}\n!1 = !{!3}\n!2 = !{}\n!3 = !{}\n!4 = !{}\n";
 
     #[test]
     fn one_entry_keeps_what_it_mentions() {
         let first = Entries::new(TWO).alone(0);
         assert!(first.contains("define void @__elinvar_entry() !dbg !1 {\n  call void @f()\n"));
         assert!(first.contains("@__elinvar_present = constant [1 x i64] [i64 1]\n"));
-        for (kept, gone) in [("@a =", "@b ="), ("@f()", "@c ="), ("!3 =", "!4 ="), ("!2 =", "_1")] {
+        for (kept, gone) in
+            [("@a =", "@b ="), ("@f()", "@c ="), ("!3 =", "!4 ="), ("!2 =", "_1"), ("@g()\n!", "@h()")]
+        {
             assert!(first.contains(kept) && !first.contains(gone), "{kept} {gone} {first}");
         }
         let second = Entries::new(TWO).alone(1);

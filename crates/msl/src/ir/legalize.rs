@@ -5,6 +5,9 @@
 //! (quotient and remainder), `MIN / -1` gives `MIN` with remainder 0, and shift amounts are taken modulo the width. Instructions
 //! with constant operands for which LLVM defines the result stay.
 //!
+//! `noinline` is dropped: Metal's compiler inlines functions with this attribute into kernels as well, and the back ends support barriers
+//! in the kernel itself only.
+//!
 //! clang marks loads of `bool` as 0 or 1 (`!range`) and as initialized (`!noundef`). Memory comes from the launch, so any
 //! nonzero byte is true here, and the metadata is removed.
 
@@ -17,6 +20,10 @@ pub(crate) fn legalize(ir: &str) -> String {
     let mut used = BTreeSet::new();
     let mut bools = Bools::default();
     for line in ir.split_inclusive('\n') {
+        if line.starts_with("attributes #") {
+            out.push_str(&line.replace(" noinline ", " "));
+            continue;
+        }
         match call(line, &mut used).or_else(|| bools.rewrite(line)) {
             Some(new) => out.push_str(&new),
             None => out.push_str(line),

@@ -2,5 +2,6 @@
 
 pub(crate) mod dynamic_initializers;
 pub(crate) mod entries;
+pub(crate) mod inlining;
 pub(crate) mod legalize;
 pub(crate) mod recursion;

@@ -1,6 +1,18 @@
-//! Finds recursion, which MSL does not have, in the call graph of unoptimized IR.
+//! Recursion: finds it in the call graph, and expands it to a chain of copies where its depth may be bounded.
+//!
+//! The back ends have no recursion. LLVM turns a call that is the last step of its function into a loop. For other recursion, the
+//! functions of a cycle are copied [`LEVELS`] times, and each copy calls the next one; the last copy calls [`LIMIT`]. If interprocedural
+//! constant propagation proves that no call reaches the last copy, because the depth depends on constants only, the code has
+//! no recursion.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+/// Depth of recursion that [`expand`] allows.
+pub(crate) const LEVELS: usize = 32;
+
+/// The function that the copy after the last level calls.
+const LIMIT: &str = "__elinvar_recursion_limit";
 
 /// A function on a cycle of the call graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +39,126 @@ pub(crate) fn find(ir: &str) -> Option<Recursion> {
     })
 }
 
+/// Expand the cycles of the call graph that remain in the optimized IR.
+pub(crate) fn expand(ir: &str, optimized: &str) -> String {
+    let (calls, left) = (calls(ir), self::calls(optimized));
+    let mut text = ir.to_owned();
+    let mut expanded: HashSet<&str> = HashSet::new();
+    for (name, _) in &calls {
+        if expanded.contains(name) {
+            continue;
+        }
+        let members = cycle_of(&calls, name);
+        let remains = |member: &&&str| left.iter().any(|(name, _)| name == *member);
+        if !members.iter().filter(remains).any(|member| !cycle_of(&left, member).is_empty()) {
+            continue;
+        }
+        for member in &members {
+            let Some(body) = definition(ir, member) else { continue };
+            text = text.replacen(body, &at_level(body, &members, 0), 1);
+            for level in 1..LEVELS {
+                text.push_str(&at_level(&without_places(body), &members, level));
+            }
+            text.push_str(&last(&without_places(body), member));
+        }
+        expanded.extend(members);
+    }
+    let _ = writeln!(text, "declare void @{LIMIT}()");
+    text
+}
+
+/// Whether expanded code may exceed its levels.
+pub(crate) fn reaches_limit(ir: &str) -> bool {
+    ir.contains(LIMIT)
+}
+
+/// The functions on cycles through `name`.
+fn cycle_of<'a>(calls: &[(&'a str, Vec<&'a str>)], name: &str) -> Vec<&'a str> {
+    let callees: HashMap<&str, &[&'a str]> =
+        calls.iter().map(|(name, list)| (*name, list.as_slice())).collect();
+    let reachable = |from: &str| {
+        let mut found: HashSet<&'a str> = HashSet::new();
+        let mut open: Vec<&'a str> = callees.get(from).copied().unwrap_or_default().to_vec();
+        while let Some(next) = open.pop() {
+            if found.insert(next) {
+                open.extend(callees.get(next).copied().unwrap_or_default());
+            }
+        }
+        found
+    };
+    let mine = reachable(name);
+    if !mine.contains(name) {
+        return Vec::new();
+    }
+    let on_cycle =
+        |other: &&(&'a str, Vec<&'a str>)| mine.contains(other.0) && reachable(other.0).contains(name);
+    calls.iter().filter(on_cycle).map(|(other, _)| *other).collect()
+}
+
+/// The text of a function's definition, with its line ends.
+fn definition<'a>(ir: &'a str, name: &str) -> Option<&'a str> {
+    let mut at = 0;
+    for line in ir.split_inclusive('\n') {
+        if line.starts_with("define ") && symbol_name(line) == Some(name) {
+            let end = ir[at..].find("\n}\n")?;
+            return Some(&ir[at..at + end + 3]);
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// The definition as a copy of this level, whose calls of `members` are those of the next. Level 0 keeps its name.
+fn at_level(body: &str, members: &[&str], level: usize) -> String {
+    let mut out = String::with_capacity(body.len());
+    for (n, line) in body.split_inclusive('\n').enumerate() {
+        let called = symbol_name(line).filter(|name| members.contains(name));
+        let call = n > 0 && line.contains("call ");
+        match called {
+            Some(name) if n == 0 && level > 0 => out.push_str(&renamed(line, name, level)),
+            Some(name) if call => out.push_str(&renamed(line, name, level + 1)),
+            _ => out.push_str(line),
+        }
+    }
+    out
+}
+
+/// The copy after the last level.
+fn last(body: &str, name: &str) -> String {
+    let head = body.lines().next().unwrap_or_default();
+    format!("{}\n  call void @{LIMIT}()\n  unreachable\n}}\n", renamed(head, name, LEVELS))
+}
+
+/// The line with the symbol of this level in the place of `name`.
+fn renamed(line: &str, name: &str, level: usize) -> String {
+    let line = line.replacen("define linkonce_odr ", "define internal ", 1);
+    match line.split_once(&format!("@\"{name}\"")) {
+        Some((before, behind)) => format!("{before}@\"{name}.{level}\"{behind}"),
+        None => line.replacen(&format!("@{name}("), &format!("@\"{name}.{level}\"("), 1),
+    }
+}
+
+/// The definition without debug locations, which belong to one function, and without its comdat.
+fn without_places(body: &str) -> String {
+    let mut out = String::with_capacity(body.len());
+    for (n, line) in body.split_inclusive('\n').enumerate() {
+        let (code, end) = line.split_at(line.trim_end().len());
+        let code = match code.split_once("!dbg !") {
+            Some((before, behind)) => {
+                let behind = behind.trim_start_matches(|c: char| c.is_ascii_digit());
+                format!("{}{behind}", before.trim_end().trim_end_matches(','))
+            }
+            None => code.to_owned(),
+        };
+        if code.trim_start().starts_with("#dbg_") {
+            continue;
+        }
+        out.push_str(&if n == 0 { code.replacen(" comdat", "", 1) } else { code });
+        out.push_str(end);
+    }
+    out
+}
+
 /// The call graph: each function with its callees, in the module's order.
 fn calls(ir: &str) -> Vec<(&str, Vec<&str>)> {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -44,7 +176,7 @@ fn calls(ir: &str) -> Vec<(&str, Vec<&str>)> {
 }
 
 /// The symbol of a definition or call.
-fn symbol_name(line: &str) -> Option<&str> {
+pub(crate) fn symbol_name(line: &str) -> Option<&str> {
     let rest = line.split_once('@')?.1;
     if let Some(quoted) = rest.strip_prefix('"') {
         return quoted.split('"').next();
@@ -123,6 +255,27 @@ mod tests {
         assert_eq!(graph(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &["outside"])]), None);
         assert_eq!(graph(&[("a", &["b"]), ("b", &["b"])]), Some("b"));
         assert_eq!(graph(&[("a", &["b"]), ("b", &["c"]), ("c", &["d", "b"]), ("d", &[])]), Some("b"));
+    }
+
+    #[test]
+    fn cycles_become_chains() {
+        let ir = "define void @entry(ptr %0) {\n  %2 = call i32 @f(i32 3), !dbg !1\n  ret void\n}\n\n\
+                  define linkonce_odr i32 @f(i32 %0) #1 comdat !dbg !7 {\n  %2 = call i32 @\"g h\"(i32 %0), !dbg !6\n  ret i32 %2\n}\n\
+                  define internal i32 @\"g h\"(i32 %0) #1 !dbg !8 {\n  %2 = tail call i32 @f(i32 1), !range !9, !dbg !6\n  ret i32 %2\n}\n";
+        let out = expand(ir, ir);
+        assert_eq!(expand(ir, "").matches("define ").count(), 3);
+        for part in [
+            "define void @entry(ptr %0) {\n  %2 = call i32 @f(i32 3), !dbg !1\n",
+            "define linkonce_odr i32 @f(i32 %0) #1 comdat !dbg !7 {\n  %2 = call i32 @\"g h.1\"(i32 %0), !dbg !6\n",
+            "define internal i32 @\"f.1\"(i32 %0) #1 {\n  %2 = call i32 @\"g h.2\"(i32 %0)\n  ret i32 %2\n}\n",
+            "define internal i32 @\"g h.31\"(i32 %0) #1 {\n  %2 = tail call i32 @\"f.32\"(i32 1), !range !9\n",
+            "define internal i32 @\"f.32\"(i32 %0) #1 {\n  call void @__elinvar_recursion_limit()\n  unreachable\n}\n",
+        ] {
+            assert!(out.contains(part), "{part} in {out}");
+        }
+        assert_eq!(out.matches("define ").count(), 3 + 2 * LEVELS);
+        assert_eq!(find(&out), None);
+        assert!(reaches_limit(&out) && !reaches_limit(ir));
     }
 
     #[test]

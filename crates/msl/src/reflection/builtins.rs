@@ -28,8 +28,58 @@ pub(crate) fn dimensions(attribute: &str) -> Option<u32> {
 }
 
 /// Attributes of Metal that are not supported.
+const UNSUPPORTED: [&str; 24] = [
+    "texture",
+    "sampler",
+    "stage_in",
+    "payload",
+    "user",
+    "raster_order_group",
+    "imageblock_data",
+    "alias_implicit_imageblock",
+    "threadgroup_imageblock",
+    "pixel_position_in_tile",
+    "pixels_per_tile",
+    "tile_index",
+    "render_target_array_index",
+    "viewport_array_index",
+    "color",
+    "sample_mask",
+    "primitive_data",
+    "object_data",
+    "ray_data",
+    "patch_id",
+    "vertex_id",
+    "instance_id",
+    "amplification_id",
+    "amplification_count",
+];
+
+/// Types of the library that are not supported, by the beginning of their names.
+const OPAQUE_TYPES: [&str; 13] = [
+    "texture",
+    "depth",
+    "sampler",
+    "visible_function_table",
+    "intersection_function_table",
+    "acceleration_structure",
+    "raytracing::",
+    "imageblock",
+    "command_buffer",
+    "render_pipeline_state",
+    "compute_pipeline_state",
+    "tensor",
+    "array<texture",
+];
+
+/// Whether an attribute of Metal is not supported.
 pub(crate) fn unsupported(attribute: &str) -> bool {
-    matches!(attribute, "texture" | "sampler" | "stage_in" | "payload" | "user" | "raster_order_group")
+    UNSUPPORTED.contains(&attribute)
+}
+
+/// Whether a type of the library is not supported as a kernel's parameter.
+pub(crate) fn is_opaque(of: &str) -> bool {
+    OPAQUE_TYPES.iter().any(|prefix| of.starts_with(prefix))
 }
 
 #[cfg(test)]

@@ -131,6 +131,11 @@ impl SignatureBuilder<'_> {
             let message = format!("`[[function_constant]]` on parameter {name} needs the name of a constant");
             self.error(condition.offset, message);
         }
+        let of = d.element.to_string();
+        if d.passed == PassedBy::Value && builtins::is_opaque(&of) {
+            self.unsupported(param.offset, format!("parameter {name} of type `{of}`"));
+            return None;
+        }
         match param.binding_attributes().collect::<Vec<_>>()[..] {
             [] => self.plain(&name, param, d),
             [a] => match (a.name.as_str(), builtins::dimensions(&a.name)) {
@@ -181,7 +186,7 @@ impl SignatureBuilder<'_> {
             return self.pointer(name, param, d);
         }
         let of = d.element.to_string();
-        if of.starts_with("texture") || of.starts_with("depth") || of == "sampler" {
+        if builtins::is_opaque(&of) {
             self.unsupported(param.offset, format!("parameter {name} of type `{of}`"));
         } else {
             self.error(

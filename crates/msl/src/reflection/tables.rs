@@ -79,6 +79,29 @@ pub(crate) fn extract(ir: String, table: &str) -> (Vec<i64>, String) {
     (line.map(|line| integers(line.split(" [").last().unwrap_or_default())).unwrap_or_default(), without)
 }
 
+/// The template that each kernel in question instantiates, by the kernel's number; see [`crate::rewrite::instantiations`].
+pub(crate) fn read_selections(ir: &str) -> HashMap<usize, usize> {
+    let globals = globals(ir);
+    let annotations = globals.get("@llvm.global.annotations").copied().unwrap_or_default();
+    let mut templates: HashMap<&str, usize> = HashMap::new();
+    for entry in annotations.split("{ ptr ").skip(1) {
+        let mut pointers = entry.split(", ptr ").map(|p| p.split(", i32").next().unwrap_or(p));
+        let (Some(function), Some(text)) = (pointers.next(), pointers.next()) else { continue };
+        let index =
+            globals.get(text).and_then(|text| text.split_once("c\"elinvar_template_")?.1.split('\\').next());
+        // Of several declarations of a template the last one is its definition.
+        if let Some(index) = index.and_then(|index| index.parse::<usize>().ok()) {
+            let last = templates.entry(function).or_default();
+            *last = index.max(*last);
+        }
+    }
+    let selected = |(name, value): (&&str, &&str)| {
+        let function = value.split_once("ptr ")?.1.split(", align").next()?;
+        Some((number(name, "@__elinvar_selected_")?, *templates.get(function)?))
+    };
+    globals.iter().filter_map(selected).collect()
+}
+
 /// Remove a global: its definition, and the module without it.
 pub(crate) fn extract_line(ir: String, global: &str) -> (Option<String>, String) {
     let head = format!("@{global} = ");
@@ -147,6 +170,21 @@ fn type_name(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_selections() {
+        let ir = r#"
+@.str.2 = private unnamed_addr constant [19 x i8] c"elinvar_template_0\00", section "llvm.metadata"
+@.str.3 = private unnamed_addr constant [19 x i8] c"elinvar_template_1\00", section "llvm.metadata"
+@.str.4 = private unnamed_addr constant [6 x i8] c"<sta>\00", section "llvm.metadata"
+@.str.5 = private unnamed_addr constant [19 x i8] c"elinvar_template_2\00", section "llvm.metadata"
+@__elinvar_selected_0 = constant ptr @_ZL1fIfEvPT_, align 8
+@__elinvar_selected_3 = constant ptr @"f g", align 8
+@__elinvar_selected_4 = constant ptr @of_no_template, align 8
+@llvm.global.annotations = appending global [3 x { ptr, ptr, ptr, i32, ptr }] [{ ptr, ptr, ptr, i32, ptr } { ptr @_ZL1fIfEvPT_, ptr @.str.3, ptr @.str.4, i32 3, ptr null }, { ptr, ptr, ptr, i32, ptr } { ptr @"f g", ptr @.str.5, ptr @.str.4, i32 9, ptr null }, { ptr, ptr, ptr, i32, ptr } { ptr @"f g", ptr @.str.2, ptr @.str.4, i32 9, ptr null }], section "llvm.metadata"
+"#;
+        assert_eq!(read_selections(ir), HashMap::from([(0, 1), (3, 2)]));
+    }
 
     #[test]
     fn reads_constants() {

@@ -8,6 +8,7 @@
 
 use crate::lex::TokenKind;
 use crate::lex::token_buffer::TokenBuffer;
+use crate::rewrite::intrinsics;
 
 /// Prefixes that clang reserves for builtins.
 const RESERVED_PREFIXES: [&str; 11] = [
@@ -151,8 +152,13 @@ const ALLOWED_ATTRIBUTES: [&str; 25] = [
     "warn_unused_result",
 ];
 
-/// Pragmas passed on to clang, by their first words. Unknown pragmas are ignored, as compilers do.
-const ALLOWED_PRAGMAS: [&str; 14] = [
+/// Pragmas passed on to clang, by their first words. Unknown pragmas are ignored with a warning, as compilers do.
+const ALLOWED_PRAGMAS: [&str; 19] = [
+    "region",
+    "endregion",
+    "push_macro",
+    "pop_macro",
+    "GCC system_header",
     "unroll",
     "nounroll",
     "once",
@@ -219,6 +225,7 @@ pub(crate) fn disallowed(tokens: &TokenBuffer) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for i in 0..tokens.len() {
         let message = match tokens.kind(i) {
+            Some(TokenKind::Identifier) if intrinsics::is_label(tokens, i) => None,
             Some(TokenKind::Identifier) => word(tokens, i),
             Some(TokenKind::Directive) if pragma(tokens.spelling(i)) == Pragma::Reject => {
                 Some("this pragma changes code generation and is not part of MSL".to_owned())
@@ -405,6 +412,7 @@ mod tests {
         for text in [
             "asm(\"hlt\")",
             "void f() __asm__(\"g\");",
+            "void f() __asm(\"air.fence\");",
             "thread_local int a;",
             "static __thread int a;",
             "void __elinvar_entry();",
@@ -455,7 +463,7 @@ mod tests {
             pragma("#pragma clang attribute push(__attribute__((weak)), apply_to = function)"),
             Pragma::Reject
         );
-        assert_eq!(pragma("#pragma push_macro(\"a\")"), Pragma::Ignore);
+        assert_eq!(pragma("#pragma vectorize(enable)"), Pragma::Ignore);
         assert_eq!(pragma("#pragma comment(linker, \"/x\")"), Pragma::Ignore);
         assert_eq!(pragma("# 3 \"pragma weak\""), Pragma::Pass);
     }

@@ -1,6 +1,7 @@
 //! Attribute lists `[[…]]`: parsing, and which of them clang may see.
 
 use crate::lex::token_buffer::TokenBuffer;
+use crate::reflection::builtins;
 
 /// An attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,107 @@ pub(crate) struct Attribute {
 /// Standard attributes of C++, which clang handles.
 const STANDARD: [&str; 7] =
     ["maybe_unused", "nodiscard", "noreturn", "fallthrough", "likely", "unlikely", "deprecated"];
+
+/// Attributes of functions and of statements that need no treatment, or that other parts of the rewriter read.
+const OF_FUNCTIONS: [&str; 17] = [
+    "kernel",
+    "vertex",
+    "fragment",
+    "visible",
+    "stitchable",
+    "object",
+    "mesh",
+    "intersection",
+    "host_name",
+    "max_total_threads_per_threadgroup",
+    "max_total_threadgroups_per_mesh_grid",
+    "required_threads_per_threadgroup",
+    "early_fragment_tests",
+    "patch",
+    "function_groups",
+    "always_inline",
+    "noinline",
+];
+
+/// Attributes of members of structs for graphics functions and for argument buffers.
+const OF_MEMBERS: [&str; 31] = [
+    "id",
+    "attribute",
+    "user",
+    "position",
+    "point_size",
+    "point_coord",
+    "clip_distance",
+    "color",
+    "depth",
+    "stencil",
+    "sample_mask",
+    "sample_id",
+    "flat",
+    "invariant",
+    "shared",
+    "center_perspective",
+    "center_no_perspective",
+    "centroid_perspective",
+    "centroid_no_perspective",
+    "sample_perspective",
+    "sample_no_perspective",
+    "front_facing",
+    "primitive_id",
+    "primitive_culled",
+    "render_target_array_index",
+    "viewport_array_index",
+    "raster_order_group",
+    "accept_intersection",
+    "continue_search",
+    "distance",
+    "aligned",
+];
+
+/// Where an attribute list stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Before or behind a function's declaration, or in its body.
+    Function,
+    /// On a parameter; those of kernels are checked by [`crate::reflection`].
+    Parameter,
+    Member,
+    /// On a variable at program scope.
+    Variable,
+}
+
+/// What is wrong with an attribute that clang does not see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Warning(String),
+    Error(String),
+}
+
+/// Check an attribute that is removed. Attributes that give a value are handled before, where they can be.
+pub(crate) fn check(attribute: &Attribute, place: Place) -> Option<Fault> {
+    let name = attribute.name.as_str();
+    let value = builtins::dimensions(name).is_some()
+        || matches!(name, "buffer" | "threadgroup" | "texture" | "sampler" | "function_constant");
+    let unknown = || format!("unknown attribute `{name}`");
+    match place {
+        Place::Parameter => None,
+        Place::Function if OF_FUNCTIONS.contains(&name) || STANDARD.contains(&name) => None,
+        Place::Function if value => Some(Fault::Error(format!("attribute `{name}` has no meaning here"))),
+        Place::Function => Some(Fault::Warning(format!("{}, which is ignored", unknown()))),
+        Place::Member if OF_MEMBERS.contains(&name) || STANDARD.contains(&name) => None,
+        // Resources that a kernel takes in a struct, which its signature refuses.
+        Place::Member if matches!(name, "buffer" | "threadgroup" | "texture" | "sampler") => None,
+        Place::Member if value => Some(Fault::Error(format!(
+            "attribute `{name}` on a member of a class template, or of a class in a function or without a name, is not supported"
+        ))),
+        Place::Member => Some(Fault::Warning(format!("{} on a member, which is ignored", unknown()))),
+        Place::Variable if STANDARD.contains(&name) => None,
+        Place::Variable if value => {
+            Some(Fault::Error(format!("`[[{name}]]` on a variable at program scope is not supported")))
+        }
+        Place::Variable => Some(Fault::Error(format!("{} on a variable at program scope", unknown()))),
+    }
+}
 
 /// Parse the list that opens at token `i` and ends before `behind`.
 pub(crate) fn parse(tokens: &TokenBuffer, i: usize, behind: usize) -> Vec<Attribute> {
@@ -51,6 +153,31 @@ pub(crate) fn standard(list: &[Attribute]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attributes_that_are_removed() {
+        let checked = |name: &str, place| {
+            let text = format!("[[{name}]]");
+            let tokens = TokenBuffer::new(&text);
+            check(&parse(&tokens, 0, tokens.len())[0], place)
+        };
+        for (name, place) in [
+            ("visible", Place::Function),
+            ("stitchable", Place::Function),
+            ("function_groups(\"a\")", Place::Function),
+            ("user(locn0)", Place::Member),
+            ("id(3)", Place::Member),
+            ("anything", Place::Parameter),
+        ] {
+            assert_eq!(checked(name, place), None, "{name}");
+        }
+        assert!(
+            matches!(checked("kernal", Place::Function), Some(Fault::Warning(text)) if text.contains("`kernal`"))
+        );
+        assert!(matches!(checked("grid_size", Place::Member), Some(Fault::Error(_))));
+        assert!(matches!(checked("buffer(0)", Place::Variable), Some(Fault::Error(_))));
+        assert!(matches!(checked("idd(0)", Place::Member), Some(Fault::Warning(_))));
+    }
 
     #[test]
     fn lists() {

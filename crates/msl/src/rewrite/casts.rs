@@ -26,6 +26,9 @@ impl<'a> Casts<'a> {
                     types.insert(tokens.spelling(i + 1));
                 }
             }
+            for value in value_parameters(tokens) {
+                types.remove(value);
+            }
         }
         Self { types }
     }
@@ -76,6 +79,22 @@ impl<'a> Casts<'a> {
     }
 }
 
+/// The names of template parameters that are values, `template <int N, Function F>`.
+fn value_parameters<'a>(tokens: &TokenBuffer<'a>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for i in (0..tokens.len()).filter(|&i| tokens.spelling(i) == "template") {
+        let Some(behind) = tokens.after_template_list(i + 1) else { continue };
+        for (from, to) in tokens.split_commas(i + 2, behind - 1) {
+            let end = (from..to).find(|&t| tokens.spelling(t) == "=").unwrap_or(to);
+            let of_value = !matches!(tokens.spelling(from), "typename" | "class" | "template");
+            if of_value && end > from + 1 && tokens.is_identifier(end - 1) {
+                found.push(tokens.spelling(end - 1));
+            }
+        }
+    }
+    found
+}
+
 /// Whether an operand begins at `i`, rather than a parameter list or declarator.
 fn begins_operand(tokens: &TokenBuffer, i: usize) -> bool {
     let Some(before) = i.checked_sub(1) else { return false };
@@ -121,6 +140,7 @@ mod tests {
             "z = -(bfloat) x;",
             "operator half() const { return h; }",
             "bfloat(half) const;",
+            "template <typename F> void f(F g); template <Function F, int N = 2> float h(float x) { return F(x); }",
         ] {
             assert_eq!(found(none), [""; 0], "{none}");
         }

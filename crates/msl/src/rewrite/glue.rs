@@ -8,7 +8,7 @@ use crate::reflection::builtins;
 use crate::rewrite::attributes::Attribute;
 use crate::rewrite::buffer::RewriteBuffer;
 use crate::rewrite::function_constants::FunctionConstantDecl;
-use crate::rewrite::kernels::{Kernel, Param};
+use crate::rewrite::kernels::{Kernel, Param, Template};
 use crate::rewrite::struct_attributes::AttributedStruct;
 
 /// Name of the function that a kernel's IR defines.
@@ -24,14 +24,22 @@ pub(crate) const ABSENT: i64 = 3;
 /// A line marker that attributes what follows to Elinvar, for debug locations and warnings.
 pub(crate) const GLUE_MARKER: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
 
-/// Replaces `template` of a kernel's explicit instantiation; defined by [`ALL_KERNELS`] or [`KERNELS_IN_USE`].
+/// Replaces `template` of a kernel's explicit instantiation; defined by [`ALL_KERNELS`] and the like.
 pub(crate) const INSTANTIATE: &str = "ELINVAR_INSTANTIATE";
 
+/// Precedes each kernel template, with its index.
+pub(crate) const TEMPLATE: &str = "ELINVAR_TEMPLATE";
+
 /// Compile every instantiation, for its diagnostics.
-pub(crate) const ALL_KERNELS: &str = "#define ELINVAR_INSTANTIATE template\n";
+pub(crate) const ALL_KERNELS: &str = "#define ELINVAR_INSTANTIATE template\n#define ELINVAR_TEMPLATE(i)\n";
 
 /// Compile the instantiations that are called. Kernels are inline, so that these are compiled here.
-pub(crate) const KERNELS_IN_USE: &str = "#define ELINVAR_INSTANTIATE extern template\n";
+pub(crate) const KERNELS_IN_USE: &str =
+    "#define ELINVAR_INSTANTIATE extern template\n#define ELINVAR_TEMPLATE(i)\n";
+
+/// Annotate the kernel templates, for [`selections`].
+pub(crate) const ANNOTATED_TEMPLATES: &str = "#define ELINVAR_INSTANTIATE extern template\n\
+    #define ELINVAR_TEMPLATE(i) __attribute__((annotate(\"elinvar_template_\" #i)))\n";
 
 /// Entries of [`tables`]' list of values before the first parameter's index.
 pub(crate) const VALUES_BEFORE_INDICES: usize = 3;
@@ -46,7 +54,7 @@ pub(crate) fn tables(text: &mut RewriteBuffer, kernels: &[Kernel]) {
     for (i, kernel) in kernels.iter().enumerate() {
         let (offset, count) = (kernel.offset, kernel.params.len());
         text.replace(&format!("{GLUE_MARKER}{}", open(kernel)), offset);
-        text.replace(&format!("using elinvar_kernel_{i} = decltype(&{});\n", kernel.path()), offset);
+        text.replace(&format!("using elinvar_kernel_{i} = {};\n", pointer(kernel)), offset);
         let limit = limit(text, i, kernel);
         let mut table = format!(
             "static_assert(elinvar::function<elinvar_kernel_{i}>::count == {count}, \"parameters of the kernel\");\n\
@@ -115,18 +123,43 @@ pub(crate) fn constant_tables(text: &mut RewriteBuffer, constants: &[FunctionCon
     }
 }
 
-/// Append a class template for a limit that may depend on template parameters. Returns the expression that reads it.
+/// Append, for each kernel whose template is in question, a pointer to the function that it names.
+pub(crate) fn selections(text: &mut RewriteBuffer, kernels: &[Kernel]) {
+    for (i, kernel) in kernels.iter().enumerate().filter(|(_, kernel)| kernel.candidates.len() > 1) {
+        let selection = format!(
+            "{GLUE_MARKER}{}using elinvar_kernel_{i} = {};\n\
+             extern \"C\" {{ extern const elinvar_kernel_{i} __elinvar_selected_{i};\n\
+             constexpr elinvar_kernel_{i} __elinvar_selected_{i} = &{}; }}\n{}",
+            open(kernel),
+            pointer(kernel),
+            kernel.path(),
+            close(kernel)
+        );
+        text.replace(&selection, kernel.offset);
+    }
+}
+
+/// The type of a pointer to the kernel.
+fn pointer(kernel: &Kernel) -> String {
+    match &kernel.function {
+        Some(function) => format!("elinvar::type_of<{function}>*"),
+        None => format!("decltype(&{})", kernel.path()),
+    }
+}
+
+/// Append a function template for a limit that may depend on template parameters, which are deduced as the kernel's are. Returns
+/// the expression that calls it.
 fn limit(text: &mut RewriteBuffer, i: usize, kernel: &Kernel) -> Option<String> {
-    let head = kernel.head.as_deref()?;
+    let Template { head, parameters } = kernel.limited.as_ref()?;
     let attribute = kernel.max_threads.as_ref()?;
     let argument = attribute.argument.as_deref()?;
     text.replace(
-        &format!("template {head} struct elinvar_limit_{i} {{ static constexpr long value = ("),
+        &format!("template {head} constexpr long elinvar_limit_{i}(void (*)({parameters})) {{ return ("),
         kernel.offset,
     );
     text.copy(argument, attribute.argument_offset);
-    text.replace("); };\n", kernel.offset);
-    Some(format!("elinvar_limit_{i}{}::value,", kernel.template_arguments()))
+    text.replace("); }\n", kernel.offset);
+    Some(format!("elinvar_limit_{i}{}((elinvar_kernel_{i})0),", kernel.template_arguments()))
 }
 
 /// The attribute with a parameter's index.
@@ -178,9 +211,12 @@ pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, suffix: &str) {
     let arguments: Vec<String> =
         kernel.params.iter().enumerate().map(|(p, param)| argument(p, param)).collect();
     let glue = format!(
-        ") {{\nusing F [[maybe_unused]] = decltype(&{});\n{}({});\n}} }}\n{}",
-        kernel.path(),
-        kernel.path(),
+        ") {{\nusing F [[maybe_unused]] = {};\n{}({});\n}} }}\n{}",
+        pointer(kernel),
+        kernel
+            .function
+            .as_ref()
+            .map_or_else(|| kernel.path(), |_| format!("static_cast<F>(&{})", kernel.path())),
         arguments.join(",\n"),
         close(kernel),
     );

@@ -1,5 +1,7 @@
 //! Kernel declarations: names, parameters and attributes, from tokens.
 
+use std::ops::Range;
+
 use crate::lex::TokenKind;
 use crate::lex::token_buffer::TokenBuffer;
 use crate::rewrite::attributes::{self, Attribute};
@@ -16,10 +18,23 @@ pub(crate) struct Kernel {
     pub params: Vec<Param>,
     /// `[[max_total_threads_per_threadgroup]]`.
     pub max_threads: Option<Attribute>,
-    /// The template parameter list, `<typename T, int N>`, when `max_threads` is the template's.
-    pub head: Option<String>,
+    /// The template that `max_threads` is written on.
+    pub limited: Option<Template>,
+    /// The function's type in rewritten text, which selects one overload; `None` where the name alone does.
+    pub function: Option<String>,
+    /// The templates of this name, as indices, of which this kernel instantiates one; empty for a definition.
+    pub candidates: Vec<usize>,
     /// Offset of the name.
     pub offset: usize,
+}
+
+/// What names a kernel template's parameters and their types.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Template {
+    /// The template parameter list, `<typename T, int N>`.
+    pub head: String,
+    /// The function parameters in rewritten text.
+    pub parameters: String,
 }
 
 /// A parameter.
@@ -51,7 +66,7 @@ pub(crate) enum DeclarationKind {
     Definition,
     /// `kernel void f(…);`
     Prototype,
-    /// `template<…> kernel void f(…) …`
+    /// `template<…> kernel void f(…) …`, or a specialization `template<> kernel void f(…) …` without a host name.
     Template,
     /// `template kernel void f<float>(…);`
     Instantiation,
@@ -61,6 +76,10 @@ pub(crate) enum DeclarationKind {
 pub(crate) struct Declaration {
     pub kind: DeclarationKind,
     pub kernel: Kernel,
+    /// The tokens before the name, without template parameter lists.
+    pub result: Range<usize>,
+    /// The tokens between the parentheses.
+    pub parameters: Option<Range<usize>>,
 }
 
 /// Parse the declaration whose statement begins at `head`. `None` if it is not a function.
@@ -73,6 +92,7 @@ pub(crate) fn parse(tokens: &TokenBuffer, head: usize, namespaces: &[String]) ->
         at = behind;
     }
     let instantiation = tokens.spelling(at) == "template";
+    let before_result = at + usize::from(instantiation);
     let mut found = Vec::new();
     let mut callee = None;
     let open = loop {
@@ -102,39 +122,47 @@ pub(crate) fn parse(tokens: &TokenBuffer, head: usize, namespaces: &[String]) ->
         }
     };
     let (name_at, name_end) = callee?;
-    let (params, mut end) = match open {
+    let (params, parameters, mut end) = match open {
         Some(open) => {
             let behind = tokens.after_group(open)?;
-            (params(tokens, open + 1, behind - 1), behind)
+            (params(tokens, open + 1, behind - 1), Some(open + 1..behind - 1), behind)
         }
-        None => (Vec::new(), at),
+        None => (Vec::new(), None, at),
     };
     while let Some(behind) = tokens.after_attribute_list(end) {
         found.extend(attributes::parse(tokens, end, behind));
         end = behind;
     }
+    let host_name = found.iter().find(|a| a.name == "host_name").and_then(|a| a.argument.clone());
+    let specialization =
+        template_head.as_deref().is_some_and(|head| head[1..head.len() - 1].trim().is_empty());
     let kind = match (template_head.is_some(), instantiation, tokens.spelling(end)) {
+        (true, _, "{") if specialization && host_name.is_some() => DeclarationKind::Definition,
         (true, ..) => DeclarationKind::Template,
         (_, true, _) => DeclarationKind::Instantiation,
         (.., "{") => DeclarationKind::Definition,
         _ => DeclarationKind::Prototype,
     };
-    let host_name = found.iter().find(|a| a.name == "host_name").and_then(|a| a.argument.clone());
     let name = host_name.map_or_else(|| tokens.spelling(name_at).to_owned(), |n| literal(&n));
     let mut first = name_at;
     while first >= 2 && tokens.spelling(first - 1) == "::" && tokens.is_identifier(first - 2) {
         first -= 2;
     }
+    let callee = tokens.source_text(first, name_end);
+    let deduced = (instantiation || specialization) && !callee.contains('<');
+    let template = |head| Template { head, parameters: String::new() };
     let kernel = Kernel {
         name,
-        callee: tokens.source_text(first, name_end).to_owned(),
+        callee: if deduced { format!("{callee}<>") } else { callee.to_owned() },
         namespaces: namespaces.to_vec(),
         params,
         max_threads: found.into_iter().find(|a| a.name == "max_total_threads_per_threadgroup"),
-        head: template_head,
+        limited: template_head.filter(|_| kind == DeclarationKind::Template).map(template),
+        function: None,
+        candidates: Vec::new(),
         offset: tokens.start(name_at),
     };
-    Some(Declaration { kind, kernel })
+    Some(Declaration { kind, kernel, result: before_result..first, parameters })
 }
 
 impl Kernel {
@@ -157,7 +185,7 @@ impl Kernel {
 }
 
 /// The text of adjacent string literals.
-fn literal(quoted: &str) -> String {
+pub(super) fn literal(quoted: &str) -> String {
     let (mut text, mut inside) = (Vec::new(), false);
     let mut rest = quoted.as_bytes();
     while let Some((&byte, behind)) = rest.split_first() {
@@ -223,7 +251,7 @@ fn params(tokens: &TokenBuffer, from: usize, to: usize) -> Vec<Param> {
     parts.into_iter().map(|(a, b)| param(tokens, a, b)).collect()
 }
 
-fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
+pub(super) fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
     let mut attributes = Vec::new();
     let mut space = None;
     let mut since_pointer = None;
@@ -334,6 +362,14 @@ mod tests {
         let j = read("template [[host_name(\"f_2\")]] kernel f_t f<float>;");
         assert_eq!((j.kind, j.kernel.callee.as_str()), (DeclarationKind::Instantiation, "f<float>"));
         assert!(j.kernel.params.is_empty());
+        let deduced = read("template [[host_name(\"d\")]] kernel void n::f(device float*);");
+        assert_eq!(
+            (deduced.kind, deduced.kernel.callee.as_str()),
+            (DeclarationKind::Instantiation, "n::f<>")
+        );
+        let special = read("template < > [[host_name(\"s\")]] kernel void f<int>(device int* a) {");
+        assert_eq!((special.kind, special.kernel.callee.as_str()), (DeclarationKind::Definition, "f<int>"));
+        assert_eq!(read("template <> kernel void f<int>(device int* a) {").kind, DeclarationKind::Template);
         assert_eq!(read("kernel void p(void);").kind, DeclarationKind::Prototype);
         assert!(parse(&TokenBuffer::new("kernel = 3;"), 0, &[]).is_none());
     }

@@ -9,23 +9,29 @@ pub(crate) mod buffer;
 mod casts;
 pub(crate) mod function_constants;
 pub(crate) mod glue;
+pub(crate) mod instantiations;
+mod intrinsics;
 pub(crate) mod kernels;
 mod overloads;
 pub(crate) mod struct_attributes;
+mod vector_types;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use self::allow_list::Pragma;
-use self::attributes::Attribute;
+use self::attributes::{Attribute, Fault, Place};
 use self::buffer::RewriteBuffer;
 use self::casts::Casts;
 use self::function_constants::FunctionConstantDecl;
-use self::kernels::{DeclarationKind, Kernel};
+use self::instantiations::DeclaredType;
+use self::intrinsics::{Definition, LabeledFunctions};
+use self::kernels::{Declaration, DeclarationKind, Kernel};
 use self::overloads::OverloadTable;
 use self::struct_attributes::AttributedStruct;
 use crate::lex::TokenKind;
 use crate::lex::numeric_literal;
 use crate::lex::token_buffer::TokenBuffer;
+use crate::reflection::builtins;
 
 /// Result of the rewriter.
 pub(crate) struct Rewritten {
@@ -33,6 +39,8 @@ pub(crate) struct Rewritten {
     pub text: RewriteBuffer,
     /// The kernels, in source order.
     pub kernels: Vec<Kernel>,
+    /// The kernel templates, in source order; see [`Kernel::candidates`].
+    pub templates: Vec<Kernel>,
     /// The function constants, in source order.
     pub constants: Vec<FunctionConstantDecl>,
     /// The structs whose members have attributes for positions or sizes.
@@ -73,11 +81,16 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         structs: Vec::new(),
         initializers: HashMap::new(),
         parsed_statement: None,
-        templates: HashMap::new(),
+        templates: Vec::new(),
+        types: Vec::new(),
         declarations: OverloadTable::default(),
+        labeled: LabeledFunctions::default(),
         casts: Casts::new(&tokens),
         namespace_ids: HashMap::new(),
         opened: 0,
+        parentheses: 0,
+        has_parameters: false,
+        handled: HashSet::new(),
         warnings: if address_spaces == AddressSpaces::Erased {
             allow_list::const_casts(&tokens)
         } else {
@@ -85,6 +98,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         },
     };
     walk.run();
+    walk.take_types();
     let mut output = RewriteBuffer::default();
     output.replace(BEFORE, 0);
     let mut at = 0;
@@ -99,12 +113,16 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
     Rewritten {
         text: output,
         kernels: walk.kernels,
+        templates: walk.templates,
         constants: walk.constants,
         structs: walk.structs,
         warnings: walk.warnings,
         errors: walk.errors,
     }
 }
+
+/// Longest declaration of a labeled function, in tokens; bounds the search.
+const MAX_LABELED: usize = 256;
 
 enum Scope {
     /// A namespace's ID and names. A reopened namespace has the same ID.
@@ -133,14 +151,22 @@ struct Rewriter<'a> {
     initializers: HashMap<usize, String>,
     /// The statement whose kernel has been parsed; each is parsed once.
     parsed_statement: Option<usize>,
-    /// Kernel templates, for instantiations that omit parameters.
-    templates: HashMap<String, Kernel>,
+    templates: Vec<Kernel>,
+    /// The types of kernels and templates, to be taken from the rewritten text.
+    types: Vec<DeclaredType>,
     declarations: OverloadTable,
+    labeled: LabeledFunctions,
     casts: Casts<'a>,
     /// IDs of namespaces.
     namespace_ids: HashMap<Vec<String>, usize>,
     /// Number of braces opened so far.
     opened: usize,
+    /// Number of parentheses that are open in the statement.
+    parentheses: usize,
+    /// Whether the statement has had any.
+    has_parameters: bool,
+    /// Offsets of attributes whose values members get.
+    handled: HashSet<usize>,
     warnings: Vec<(usize, String)>,
 }
 
@@ -169,8 +195,17 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Remove the declaration at `i` if it differs from an earlier one by address spaces only.
+    /// Remove the declaration at `i` if it differs from an earlier one by address spaces only, or is the library's.
     fn repeated(&mut self, i: usize) -> Option<usize> {
+        if let Some(Scope::Namespace(_, names)) = self.scopes.last()
+            && self.namespaces() == ["metal"]
+            && names.len() == 1
+            && let Some(behind) = overloads::of_library(self.tokens, i)
+        {
+            self.edit(i, behind, String::new());
+            self.statement = behind;
+            return Some(behind);
+        }
         if self.address_spaces == AddressSpaces::Annotated {
             if overloads::is_variable(self.tokens, i) && !self.in_body() {
                 let message = "a variable at program scope has no address space; Metal requires `constant`";
@@ -185,7 +220,11 @@ impl Rewriter<'_> {
             Some(Scope::Body { .. }) => return None,
         };
         let repeated = self.declarations.visit(self.tokens, i, scope, class)?;
-        if repeated.differs {
+        if repeated.differs && overloads::is_kernel(self.tokens, i) {
+            let message = "this kernel differs from an earlier one only by address spaces, which Elinvar does not \
+                           distinguish; give it another name";
+            self.error(i, message);
+        } else if repeated.differs {
             let message = "this overload differs from an earlier one only by address spaces, which Elinvar does not \
                            distinguish; calls of both go to the earlier one";
             self.warnings.push((self.tokens.start(i), message.to_owned()));
@@ -216,6 +255,13 @@ impl Rewriter<'_> {
         let text = self.tokens.spelling(i);
         if allow_list::pragma(text) == Pragma::Ignore {
             self.edit(i, i + 1, String::new());
+            if self.address_spaces == AddressSpaces::Erased {
+                let words =
+                    text.trim_start_matches('#').trim_start().trim_start_matches("pragma").trim_start();
+                let word = words.split(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
+                self.warnings
+                    .push((self.tokens.start(i), format!("unknown pragma `{word}`, which is ignored")));
+            }
         }
         // clang 19 fails on a count that is an expression; without a count it unrolls what it can.
         let counted = text.contains("unroll") && text.matches('(').count() > 1;
@@ -231,6 +277,10 @@ impl Rewriter<'_> {
     fn punctuator(&mut self, i: usize) -> usize {
         if let Some(behind) = self.tokens.after_attribute_list(i) {
             return self.attributes(i, behind);
+        }
+        if matches!(self.tokens.spelling(i), "{" | "}" | ";") {
+            self.parentheses = 0;
+            self.has_parameters = false;
         }
         match self.tokens.spelling(i) {
             "{" => {
@@ -253,7 +303,10 @@ impl Rewriter<'_> {
                     self.edit(i, i + 3, new);
                     return i + 3;
                 }
+                self.parentheses += 1;
+                self.has_parameters = true;
             }
+            ")" => self.parentheses = self.parentheses.saturating_sub(1),
             _ => {}
         }
         i + 1
@@ -318,6 +371,7 @@ impl Rewriter<'_> {
         let path = self.scopes.iter().flat_map(names).collect::<Vec<_>>().join("::");
         for member in &members {
             if let Some(attribute) = &member.attribute {
+                self.handled.insert(attribute.offset);
                 self.initializers.insert(member.token, member.initialized(attribute));
             }
         }
@@ -340,30 +394,96 @@ impl Rewriter<'_> {
         let list = attributes::parse(self.tokens, i, behind);
         if let [attribute] = &list[..]
             && attribute.name == "function_constant"
-            && self.begins_constant()
+            && self.begins_constant(i)
         {
             self.constant(i, behind, attribute);
+            return behind;
+        } else if let [attribute] = &list[..]
+            && !self.in_body()
+            && self.attribute_place(behind) == Place::Variable
+            && self.program_value(i, behind, attribute)
+        {
+            return behind;
         } else if list.iter().any(|a| a.name == "kernel") && !self.in_body() {
             self.kernel(i, behind);
         } else if !attributes::standard(&list) {
             self.edit(i, behind, " ".to_owned());
         }
+        self.check_attributes(&list, self.attribute_place(behind));
         behind
     }
 
-    /// Whether the statement declares a variable at program scope, rather than a function.
-    fn begins_constant(&self) -> bool {
-        let mut at = self.statement;
-        while matches!(self.tokens.spelling(at), "static" | "const" | "constexpr") {
-            at += 1;
+    fn check_attributes(&mut self, list: &[Attribute], place: Place) {
+        for attribute in list.iter().filter(|a| !a.name.is_empty()) {
+            let handled = self.handled.contains(&attribute.offset);
+            match attributes::check(attribute, place).filter(|_| !handled) {
+                Some(Fault::Error(message)) => self.errors.push((attribute.offset, message)),
+                Some(Fault::Warning(message)) if self.address_spaces == AddressSpaces::Erased => {
+                    self.warnings.push((attribute.offset, message));
+                }
+                _ => {}
+            }
         }
-        !self.in_body() && self.tokens.spelling(at) == "constant"
+    }
+
+    /// What the attribute list that ends before token `behind` belongs to.
+    fn attribute_place(&self, behind: usize) -> Place {
+        let function = self.has_parameters || matches!(self.scopes.last(), Some(Scope::Body { .. }));
+        if self.parentheses > 0 {
+            Place::Parameter
+        } else if function {
+            Place::Function
+        } else if matches!(self.scopes.last(), Some(Scope::Class(..))) {
+            Place::Member
+        } else if matches!(self.tokens.spelling(behind), ";" | "," | "=") {
+            Place::Variable
+        } else {
+            Place::Function
+        }
+    }
+
+    /// Rewrite a variable at program scope that has the value of an attribute, whose list is `i..behind`.
+    fn program_value(&mut self, i: usize, behind: usize, attribute: &Attribute) -> bool {
+        let name = i.wrapping_sub(1);
+        let of_type = |t: &usize| {
+            !matches!(self.tokens.spelling(*t), "const" | "constexpr" | "static" | "constant" | "thread")
+        };
+        // Bounds the search; the type is a vector.
+        let words: Vec<&str> = (self.statement..name.min(self.statement + 16))
+            .filter(of_type)
+            .map(|t| self.tokens.spelling(t))
+            .collect();
+        let plain =
+            self.tokens.is_identifier(name) && !words.is_empty() && self.tokens.spelling(behind) == ";";
+        if !plain || builtins::dimensions(&attribute.name).is_none() {
+            return false;
+        }
+        let statement = self.tokens.start(self.statement);
+        while self.edits.last().is_some_and(|(start, ..)| *start >= statement) {
+            self.edits.pop();
+        }
+        let replacement = format!(
+            "static constexpr elinvar::program_value<{}, elinvar::attribute::{}> {}{{}}",
+            words.join(" "),
+            attribute.name,
+            self.tokens.spelling(name)
+        );
+        self.edit(self.statement, behind, replacement);
+        true
+    }
+
+    /// Whether the statement up to token `i` declares a variable at program scope, rather than a function.
+    fn begins_constant(&self, i: usize) -> bool {
+        // Bounds the search; no declaration has more specifiers.
+        let words = || self.statement..i.min(self.statement + 32);
+        !self.in_body()
+            && words().any(|t| self.tokens.spelling(t) == "constant")
+            && !words().any(|t| matches!(self.tokens.spelling(t), "(" | "=" | "{"))
     }
 
     /// Rewrite a function constant, whose attribute list is `i..behind`.
     fn constant(&mut self, i: usize, behind: usize, attribute: &Attribute) {
         let name = i.wrapping_sub(1);
-        let statement = self.tokens.start(self.statement);
         if !self.tokens.is_identifier(name)
             || self.tokens.spelling(behind) != ";"
             || attribute.argument.is_none()
@@ -372,10 +492,13 @@ impl Rewriter<'_> {
             self.errors.push((attribute.offset, message.to_owned()));
             return;
         }
-        // `static` conflicts with `extern`.
-        if self.tokens.spelling(self.statement) == "static" {
-            let at = self.edits.partition_point(|(start, ..)| *start < statement);
-            self.edits.insert(at, (statement, statement + "static".len(), String::new()));
+        // `static` and `constexpr` conflict with `extern`.
+        for t in self.statement..name {
+            if matches!(self.tokens.spelling(t), "static" | "constexpr" | "inline") {
+                let start = self.tokens.start(t);
+                let at = self.edits.partition_point(|(before, ..)| *before < start);
+                self.edits.insert(at, (start, start + self.tokens.spelling(t).len(), String::new()));
+            }
         }
         let path = [&self.namespaces()[..], &[self.tokens.spelling(name).to_owned()]].concat().join("::");
         let replacement = function_constants::declaration(self.constants.len(), self.tokens.spelling(name));
@@ -434,19 +557,58 @@ impl Rewriter<'_> {
             }
             "threadgroup" => return self.threadgroup(i),
             function_constants::IS_DEFINED => return self.is_defined(i).unwrap_or(i + 1),
-            "kernel" if !self.in_body() => self.kernel(i, i + 1),
+            "kernel" if !self.in_body() && self.is_kernel_keyword(i) => self.kernel(i, i + 1),
+            "asm" | "__asm" | "__asm__" => return self.labeled_function(i).unwrap_or(i + 1),
+            "typedef" => {
+                if let Some((new, behind)) = vector_types::typedef(self.tokens, i) {
+                    self.edit(i, behind, new);
+                    return behind;
+                }
+            }
             "vertex" | "fragment" if i == self.statement && self.tokens.is_identifier(i + 1) => {
                 self.edit(i, i + 1, String::new());
             }
             "static_cast" if self.casts.any() => self.cast(i),
             "double" => self.error(i, "MSL has no type `double`; use `float`"),
             _ => {
+                if let Some((new, behind)) = vector_types::of_type(self.tokens, i) {
+                    self.edit(i, behind, new);
+                    return behind;
+                }
                 if let Some(new) = self.casts.functional(self.tokens, i) {
                     self.edit(i, i + 1, new);
                 }
             }
         }
         i + 1
+    }
+
+    /// Define the function whose label is at token `i`; see [`intrinsics`]. Returns the token after its declaration.
+    fn labeled_function(&mut self, i: usize) -> Option<usize> {
+        if self.in_body() || i > self.statement + MAX_LABELED {
+            return None;
+        }
+        let Definition { names, mut body, behind } = self.labeled.define(self.tokens, self.statement, i)?;
+        if self.address_spaces == AddressSpaces::Annotated {
+            body.clear();
+        }
+        for (at, name) in names {
+            let last = at - 1;
+            let end = self.tokens.start(last) + self.tokens.spelling(last).len();
+            let place = self.edits.partition_point(|(before, ..)| *before < end);
+            self.edits.insert(place, (end, end, name));
+        }
+        // A definition has no `;`.
+        let rest = if body.is_empty() { behind } else { behind + 1 };
+        self.edit(i, rest, body);
+        self.statement = behind + 1;
+        Some(behind + 1)
+    }
+
+    /// Whether `kernel` at token `i` begins a function, and is not the name of a parameter or variable.
+    fn is_kernel_keyword(&self, i: usize) -> bool {
+        let next = self.tokens.is_identifier(i + 1) || self.tokens.after_attribute_list(i + 1).is_some();
+        next && self.parentheses == 0
     }
 
     /// The replacement of an address space qualifier at `i`: nothing on a member function, else its attribute if annotated.
@@ -565,49 +727,28 @@ impl Rewriter<'_> {
             self.edit(from, to, " ".to_owned());
             return;
         };
-        let mut kernel = declaration.kernel;
-        let instantiation = declaration.kind == DeclarationKind::Instantiation;
-        self.edit(from, to, if instantiation { " ".to_owned() } else { KERNEL.to_owned() });
-        match declaration.kind {
-            DeclarationKind::Template => {
-                self.templates.insert(kernel.base().to_owned(), kernel);
-            }
-            DeclarationKind::Prototype => {}
-            DeclarationKind::Definition => self.kernels.push(kernel),
-            DeclarationKind::Instantiation => {
-                if !kernel.callee.contains('<') {
-                    let message =
-                        "name the template arguments of an instantiated kernel: `kernel void f<float>(…)`";
-                    self.errors.push((kernel.offset, message.to_owned()));
-                }
-                self.complete(&mut kernel);
-                self.kernels.push(kernel);
-                if let Some(at) = (self.statement..from).find(|&at| self.tokens.spelling(at) == "template") {
-                    let start = self.tokens.start(at);
-                    let place = self.edits.partition_point(|(before, ..)| *before < start);
-                    self.edits.insert(place, (start, start + "template".len(), glue::INSTANTIATE.to_owned()));
-                }
-            }
+        let kernel = declaration.kernel;
+        let new = match declaration.kind {
+            DeclarationKind::Instantiation => " ".to_owned(),
+            DeclarationKind::Template => format!("{KERNEL} {}({})", glue::TEMPLATE, self.templates.len()),
+            _ => KERNEL.to_owned(),
+        };
+        self.edit(from, to, new);
+        let Declaration { kind, result, parameters, .. } = declaration;
+        let (template, instantiation) =
+            (kind == DeclarationKind::Template, kind == DeclarationKind::Instantiation);
+        let list = if template { &mut self.templates } else { &mut self.kernels };
+        if kind == DeclarationKind::Prototype {
+            return;
         }
-    }
-
-    /// Complete an instantiation with what its template declares.
-    fn complete(&self, kernel: &mut Kernel) {
-        let Some(template) = self.templates.get(kernel.base()) else { return };
-        if kernel.params.is_empty() {
-            kernel.params.clone_from(&template.params);
-        }
-        for (own, general) in kernel.params.iter_mut().zip(&template.params) {
-            own.name.clone_from(&general.name);
-            own.space = own.space.or(general.space);
-            if own.attributes.is_empty() {
-                own.attributes.clone_from(&general.attributes);
-            }
-        }
-        kernel.offset = template.offset;
-        if kernel.max_threads.is_none() {
-            kernel.max_threads.clone_from(&template.max_threads);
-            kernel.head.clone_from(&template.head);
+        self.types.push(DeclaredType { kind, index: list.len(), result, parameters });
+        list.push(kernel);
+        if instantiation
+            && let Some(at) = (self.statement..from).find(|&at| self.tokens.spelling(at) == "template")
+        {
+            let start = self.tokens.start(at);
+            let place = self.edits.partition_point(|(before, ..)| *before < start);
+            self.edits.insert(place, (start, start + "template".len(), glue::INSTANTIATE.to_owned()));
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::lex::TokenKind;
 use crate::lex::token_buffer::TokenBuffer;
 
 /// The declarations of all scopes so far.
@@ -39,6 +40,10 @@ impl OverloadTable {
     ) -> Option<Redeclaration> {
         let (end, is_function) = head_end(tokens, i)?;
         let (body, behind) = match tokens.spelling(end) {
+            ":" => {
+                let behind = tokens.after_group(initialized(tokens, end)?)?;
+                (words(tokens, end, behind), behind)
+            }
             "{" => (words(tokens, end, tokens.after_group(end)?), tokens.after_group(end)?),
             "=" | ";" if class && is_function => {
                 let semicolon = (end..tokens.len().min(end + 3)).find(|&t| tokens.spelling(t) == ";")?;
@@ -48,8 +53,8 @@ impl OverloadTable {
         };
         let behind = behind + usize::from(tokens.spelling(behind) == ";");
         let spaced = (i..end).any(|t| is_address_space(tokens.spelling(t)));
-        let head = words(tokens, i, end);
-        let is_constructor = class && is_constructor(tokens, i, end);
+        let head = head_words(tokens, i, end);
+        let is_constructor = is_function && is_constructor(tokens, i, end);
         let head = if is_constructor { without_trailing_const(head) } else { head };
         match self.seen.entry((scope, head)) {
             std::collections::hash_map::Entry::Occupied(first) => {
@@ -68,6 +73,26 @@ pub(crate) fn is_address_space(word: &str) -> bool {
     matches!(word, "device" | "constant" | "thread" | "threadgroup")
 }
 
+/// Variables that sources declare in `metal` for versions of Metal that lack them.
+const OF_LATER_VERSIONS: [&str; 1] = ["thread_scope_system"];
+
+/// The token after the declaration at `i`, if it is a variable that the library declares too.
+pub(crate) fn of_library(tokens: &TokenBuffer, i: usize) -> Option<usize> {
+    let (end, false) = head_end(tokens, i)? else { return None };
+    if tokens.spelling(end) != "=" || !OF_LATER_VERSIONS.contains(&tokens.spelling(end - 1)) {
+        return None;
+    }
+    // Bounds the search; the initializer is a cast of a number.
+    (end..end + 40).find(|&t| tokens.spelling(t) == ";").map(|semicolon| semicolon + 1)
+}
+
+/// Whether the declaration at `i` is a kernel.
+pub(crate) fn is_kernel(tokens: &TokenBuffer, i: usize) -> bool {
+    head_end(tokens, i).is_some_and(|(end, _)| {
+        (i..end).take_while(|&t| tokens.spelling(t) != "(").any(|t| tokens.spelling(t) == "kernel")
+    })
+}
+
 /// Whether the declaration at `i` is a variable at namespace scope outside the `constant` address space.
 pub(crate) fn is_variable(tokens: &TokenBuffer, i: usize) -> bool {
     let Some((end, false)) = head_end(tokens, i) else { return false };
@@ -79,30 +104,56 @@ pub(crate) fn is_variable(tokens: &TokenBuffer, i: usize) -> bool {
     tokens.is_identifier(i) && words > 1 && tokens.spelling(end) != "{" && !(i..end).any(other)
 }
 
-/// Whether the function declared by tokens `i..end` is a constructor.
+/// Whether the function declared by tokens `i..end` is a constructor, `C(` or `C::C(`.
 pub(crate) fn is_constructor(tokens: &TokenBuffer, i: usize, end: usize) -> bool {
-    let Some(open) = (i..end)
-        .find(|&t| tokens.spelling(t) == "(" && tokens.spelling(t.wrapping_sub(1)) != "__attribute__")
-    else {
-        return false;
-    };
-    let specifier = |t: usize| {
-        matches!(tokens.spelling(t), "constexpr" | "explicit" | "inline" | "__attribute__" | "METAL_FUNC")
-            || !tokens.is_identifier(t)
-    };
-    let mut name = open.wrapping_sub(1);
-    if tokens.spelling(name) == ">" {
-        name = (i..name).rev().find(|&t| tokens.spelling(t) == "<").map_or(i, |t| t.wrapping_sub(1));
-    }
     let mut at = i;
-    if tokens.spelling(at) == "template" {
-        at = tokens.after_template_list(at + 1).unwrap_or(at + 1);
+    loop {
+        at = match tokens.spelling(at) {
+            "constexpr" | "explicit" | "inline" => at + 1,
+            "__attribute__" => tokens.after_group(at + 1).unwrap_or(end),
+            "template" => tokens.after_template_list(at + 1).unwrap_or(end),
+            _ if tokens.kind(at) == Some(TokenKind::Directive) => at + 1,
+            _ => match tokens.after_attribute_list(at) {
+                Some(behind) => behind,
+                None => break,
+            },
+        };
     }
-    tokens.is_identifier(name)
-        && (at..name).all(|t| specifier(t) && !matches!(tokens.spelling(t), "*" | "&" | ">" | "::"))
+    let mut class = "";
+    while at < end && tokens.is_identifier(at) {
+        let behind = tokens.after_template_list(at + 1).unwrap_or(at + 1);
+        match tokens.spelling(behind) {
+            "(" => return class.is_empty() || class == tokens.spelling(at),
+            "::" => class = tokens.spelling(at),
+            _ => return false,
+        }
+        at = behind + 1;
+    }
+    false
 }
 
-/// The end of a declaration's head, and whether it has a parameter list.
+/// The brace of the body behind the constructor's initializers that begin at `colon`.
+fn initialized(tokens: &TokenBuffer, colon: usize) -> Option<usize> {
+    let mut at = colon + 1;
+    loop {
+        // The name of a member or base, and its arguments.
+        while tokens.is_identifier(at) || tokens.spelling(at) == "::" {
+            at = tokens.after_template_list(at + 1).unwrap_or(at + 1);
+        }
+        if !matches!(tokens.spelling(at), "(" | "{") {
+            return None;
+        }
+        at = tokens.after_group(at)?;
+        match tokens.spelling(at) {
+            "{" => return Some(at),
+            "," => at += 1,
+            "." if tokens.spelling(at + 1) == "." => at += 3,
+            _ => return None,
+        }
+    }
+}
+
+/// The end of a declaration's head, and whether it has a parameter list. A constructor's initializers are not of its head.
 fn head_end(tokens: &TokenBuffer, i: usize) -> Option<(usize, bool)> {
     let (mut at, mut is_function) = (i, false);
     if matches!(tokens.spelling(i), "namespace" | "using" | "typedef" | "extern" | "kernel" | "enum") {
@@ -111,6 +162,7 @@ fn head_end(tokens: &TokenBuffer, i: usize) -> Option<(usize, bool)> {
     while at < tokens.len() {
         match tokens.spelling(at) {
             "{" | ";" | "=" => return Some((at, is_function)),
+            ":" if is_function => return Some((at, is_function)),
             "}" => return None,
             "operator" => {
                 // `operator()` and `operator=` are names.
@@ -158,6 +210,19 @@ fn words(tokens: &TokenBuffer, from: usize, to: usize) -> Vec<String> {
     out
 }
 
+/// The words of a head, without specifiers that overloads may have or not.
+fn head_words(tokens: &TokenBuffer, from: usize, to: usize) -> Vec<String> {
+    let (mut head, mut at) = (Vec::new(), from);
+    let is_specifier = |t: usize| matches!(tokens.spelling(t), "constexpr" | "inline" | "__attribute__");
+    while at < to {
+        let next = (at..to).find(|&t| is_specifier(t)).unwrap_or(to);
+        head.extend(words(tokens, at, next));
+        let attribute = tokens.spelling(next) == "__attribute__";
+        at = tokens.after_group(next + 1).filter(|_| attribute).unwrap_or(next + 1);
+    }
+    head
+}
+
 fn without_trailing_const(mut head: Vec<String>) -> Vec<String> {
     if head.last().is_some_and(|last| last == "const") {
         head.pop();
@@ -179,6 +244,8 @@ mod tests {
                 Some(repeated) => return Some(repeated.differs),
                 None => {
                     let (end, _) = head_end(&tokens, at).unwrap();
+                    let body = initialized(&tokens, end).filter(|_| tokens.spelling(end) == ":");
+                    let end = body.unwrap_or(end);
                     at = if tokens.spelling(end) == "{" {
                         tokens.after_group(end).unwrap()
                     } else {
@@ -227,6 +294,27 @@ mod tests {
             "clang's to tell"
         );
         assert_eq!(second("int f(device int* a); int f(thread int* a) { return 1; }", false), None);
+    }
+
+    #[test]
+    fn initializers_are_of_the_body() {
+        for text in [
+            "C(float a) thread : r(a) {} C(float a) constant : r(a) {}",
+            "constexpr C(float a) : n::B<int>{a}, r{a, {1}} {} constexpr C(float a) constant : n::B<int>{a}, r{a, {1}} {}",
+            "inline __attribute__((x(1))) C(float a) thread : r(a) {} inline __attribute__((x(1))) C(float a) const device : r(a) {}",
+            "inline __attribute__((x(1))) C(float a) thread : r(a) {} constexpr C(float a) constant : r(a) {}",
+            "C::C(float a) thread : r(a) {} C::C(float a) constant : r(a) {}",
+            "C<v<T>>::C(float a) thread {} C<v<T>>::C(float a) constant {}",
+        ] {
+            assert_eq!(second(text, true), Some(false), "{text}");
+        }
+        assert_eq!(second("C() thread : r(1) {} C() constant : r(2) {}", true), Some(true));
+        assert_eq!(second("C(int a) thread : r(a) {} C(float a) constant : r(a) {}", true), None);
+        let body = |text: &str| initialized(&TokenBuffer::new(text), 0);
+        assert_eq!(body(": a(1), b{2} {}"), Some(10));
+        for text in [": 3;", ": a", ": a(", ":", ": a(1),", ": a(1) + {}"] {
+            assert_eq!(body(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -76,8 +76,17 @@ fn members_with_attributes_are_those_of_a_class_with_a_name_outside_of_functions
     assert!(attributed(&format!("struct S {{ {member} }};")));
     assert!(attributed(&format!("namespace n {{ struct A {{ struct B {{ {member} }} b; }}; }}")));
     assert!(!attributed("struct S { uint i; };"));
-    assert!(!attributed(&format!("void f() {{ struct S {{ {member} }}; }}")));
-    assert!(!attributed(&format!("template <class T> struct S {{ {member} }};")));
+    for text in [
+        format!("void f() {{ struct S {{ {member} }}; }}"),
+        format!("template <class T> struct S {{ {member} }};"),
+    ] {
+        let r = rewrite(&text, AddressSpaces::Erased);
+        assert_eq!(r.errors.len(), 1, "{text}");
+        assert!(
+            r.errors[0].1.contains("`thread_position_in_grid`")
+                && !r.text.text().contains("elinvar_attributed")
+        );
+    }
 }
 
 #[test]
@@ -97,10 +106,47 @@ fn kernels_and_attributes() {
         "template<class T> [[kernel]] void f(device T* x [[buffer(3)]]) {}\ntemplate [[host_name(\"g\")]] [[kernel]] void f<int>(device int*);",
         AddressSpaces::Erased,
     );
-    assert_eq!(r.kernels[0].name, "g");
-    assert_eq!(r.kernels[0].params[0].name, "x");
-    assert_eq!(r.kernels[0].params[0].attributes[0].argument.as_deref(), Some("3"));
+    let mut kernels = r.kernels.clone();
+    assert_eq!(instantiations::complete(&mut kernels, &r.templates, &HashMap::new()), []);
+    assert_eq!(kernels[0].name, "g");
+    assert_eq!(kernels[0].params[0].name, "x");
+    assert_eq!(kernels[0].params[0].attributes[0].argument.as_deref(), Some("3"));
     assert!(r.text.text().contains("ELINVAR_INSTANTIATE     void f<int>( int*);"), "{}", r.text.text());
+}
+
+#[test]
+fn instantiations_select_by_type() {
+    let text = "template <class T> [[kernel]] void f(device T* a [[buffer(2)]]) {}\n\
+                template <class T, int N> kernel void f(device T* b, constant T& c) {}\n\
+                template <> kernel void f<int>(device int*) {}\n\
+                kernel void h(device int*) {} kernel void h(device char*) {} kernel void i(device int*) {}\n\
+                template [[host_name(\"a\")]] kernel decltype(f<float, 4>) f<float, 4>;\n\
+                template [[host_name(\"b\")]] [[kernel]] void f(\n# 7 \"x\"\ndevice half* x [[buffer(1)]], float = 1.0);";
+    let r = rewrite(text, AddressSpaces::Erased);
+    assert!(r.errors.is_empty(), "{:?}", r.errors);
+    let found: Vec<_> =
+        r.kernels.iter().map(|k| (k.callee.as_str(), k.function.as_deref(), &k.candidates[..])).collect();
+    let expected = [
+        ("h", Some("void(int *)"), &[][..]),
+        ("h", Some("void(char *)"), &[]),
+        ("i", None, &[]),
+        ("f<float, 4>", Some("decltype ( f < float , 4 > )"), &[0, 1, 2]),
+        ("f<>", Some("elinvar::type_of<void>(half * x , float = 1.0f)"), &[0, 1, 2]),
+    ];
+    assert_eq!(found, expected);
+    assert!(instantiations::ambiguous(&r.kernels));
+    assert!(
+        r.text.text().contains("ELINVAR_TEMPLATE(1) void f( int* b")
+            || r.text.text().contains("ELINVAR_TEMPLATE(1) void f( T* b")
+    );
+    let limited: Vec<_> =
+        r.templates.iter().filter_map(|t| t.limited.as_ref()).map(|t| t.parameters.as_str()).collect();
+    assert_eq!(limited, ["T * a", "T * b , const T & c", "int *"]);
+
+    let mut kernels = r.kernels.clone();
+    let errors = instantiations::complete(&mut kernels, &r.templates, &HashMap::from([(3, 1)]));
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(kernels[3].params.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
 }
 
 #[test]
@@ -116,6 +162,101 @@ fn function_constants() {
     assert!(r.text.text().contains("const bool d = a::elinvar_defined_c ? a::c : true;"));
     assert_eq!(r.constants[0].path, "a::c");
     assert_eq!(r.kernels[0].params[0].condition().unwrap().argument.as_deref(), Some("d"));
+}
+
+#[test]
+fn specifiers_of_function_constants_in_any_order() {
+    for text in [
+        "static constant constexpr const bool c [[function_constant(2)]];",
+        "constexpr static const constant bool c [[function_constant(2)]];",
+        "const constant bool c [[function_constant(2)]];",
+        "bool constant static c [[function_constant(2)]];",
+    ] {
+        let r = rewrite(text, AddressSpaces::Erased);
+        assert!(r.errors.is_empty(), "{:?}", r.errors);
+        assert_eq!(r.constants.len(), 1, "{text}");
+        let left = r.text.text().split_whitespace().any(|word| matches!(word, "static" | "constexpr"));
+        assert!(!left, "{}", r.text.text());
+    }
+}
+
+#[test]
+fn names_that_are_no_keywords() {
+    for text in [
+        "void f(device float* kernel, int n) { kernel[n] = 1; }",
+        "constant float kernel[3] = {1, 2, 3};",
+        "struct S { device float* kernel; };",
+        "int kernel = 3;",
+    ] {
+        let r = rewrite(text, AddressSpaces::Erased);
+        assert!(r.kernels.is_empty() && r.text.text().contains("kernel"), "{text}");
+    }
+    let r = rewrite("kernel void f(device float* kernel) { *kernel = 1; }", AddressSpaces::Erased);
+    assert_eq!((r.kernels.len(), r.kernels[0].params[0].name.as_str()), (1, "kernel"));
+}
+
+#[test]
+fn what_later_versions_declare() {
+    let declared =
+        "constexpr constant metal::thread_scope thread_scope_system = static_cast<thread_scope>(3);";
+    assert_eq!(body(&format!("namespace metal {{ {declared} int a; }}")), "namespace metal {  int a; }");
+    assert!(body(declared).contains("thread_scope_system"));
+    assert!(
+        body(&format!("namespace metal {{ namespace n {{ {declared} }} }}")).contains("thread_scope_system")
+    );
+}
+
+#[test]
+fn vector_attributes() {
+    assert_eq!(
+        body("typedef float f8 __attribute__((ext_vector_type(8))); f8 a;"),
+        "typedef elinvar::ext_vector<float, 8> f8; f8 a;"
+    );
+    assert_eq!(
+        body("template <class T, int N> struct S<T __attribute__((ext_vector_type(N)))> {};"),
+        "template <class T, int N> struct S<elinvar::ext_vector<T, N>> {};"
+    );
+}
+
+#[test]
+fn values_at_program_scope() {
+    for (text, of) in [
+        ("uint i [[thread_position_in_grid]];", "uint"),
+        ("const uint i [[thread_position_in_grid]];", "uint"),
+        (
+            "constant static const metal::vec<ushort, 2> i [[thread_position_in_grid]];",
+            "metal :: vec < ushort , 2 >",
+        ),
+    ] {
+        let expected = format!(
+            "static constexpr elinvar::program_value<{of}, elinvar::attribute::thread_position_in_grid> i{{}};"
+        );
+        assert_eq!(body(text), expected);
+    }
+    for text in
+        ["device float* a [[buffer(0)]];", "uint i [[thread_positions]];", "uint i [[grid_size]] = 3;"]
+    {
+        let r = rewrite(text, AddressSpaces::Erased);
+        assert_eq!(r.errors.len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn what_is_unknown_is_named() {
+    let text = "#pragma frobnicate on\n[[kernl]] void f() { [[unrol]] for (;;) {} }\n\
+                struct S { int a [[idd(1)]]; int b [[id(2)]]; };\n\
+                [[visible]] int g(int a [[whatever]]) { [[function_groups(\"x\")]] return a; }\n\
+                #pragma region x\n#pragma mark - y";
+    let r = rewrite(text, AddressSpaces::Erased);
+    assert!(r.errors.is_empty(), "{:?}", r.errors);
+    let warnings: Vec<_> = r.warnings.iter().map(|(_, message)| message.as_str()).collect();
+    let expected = [
+        "unknown pragma `frobnicate`, which is ignored",
+        "unknown attribute `kernl`, which is ignored",
+        "unknown attribute `unrol`, which is ignored",
+        "unknown attribute `idd` on a member, which is ignored",
+    ];
+    assert_eq!(warnings, expected);
 }
 
 #[test]

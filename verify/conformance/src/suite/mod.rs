@@ -32,6 +32,7 @@ mod indirect;
 mod integer_functions;
 mod integers;
 mod lanes;
+mod language;
 mod large_buffers;
 mod layout;
 mod math_functions;
@@ -177,6 +178,7 @@ pub fn cases() -> Vec<Case> {
         atomics::CASES,
         attributes::CASES,
         templates::CASES,
+        language::CASES,
         layout::CASES,
         program_scope::CASES,
         constants::CASES,

@@ -8,6 +8,7 @@ use super::{Case, CaseResult, expect_all, kernel, run};
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "templates::host_names", run: host_names, parts: Vec::new },
+    Case { name: "templates::overloaded_kernels", run: overloaded_kernels, parts: Vec::new },
     Case { name: "templates::struct_of_arguments", run: struct_of_arguments, parts: Vec::new },
     Case { name: "templates::own_overloads", run: own_overloads, parts: Vec::new },
     Case { name: "templates::generic", run: |d| generic().run(d), parts: || generic().names() },
@@ -50,6 +51,86 @@ fn host_names(device: &Device) -> CaseResult {
     let mut halves = device.buffer_with_data(&[f16::ONE, f16::NEG_ONE])?;
     run(device, &library.kernel("scale_half")?, Grid::threads(2), (&mut halves, f16::from_f32(0.25)))?;
     expect_all(&halves.to_vec()?, |i| f16::from_f32([0.5, -0.5][i]));
+    Ok(())
+}
+
+/// Kernel templates of one name: an instantiation by type, by parameters, and with deduced arguments selects as C++ does, and
+/// takes names, indices and limits from the template that it selects.
+fn overloaded_kernels(device: &Device) -> CaseResult {
+    let text = "#include <metal_stdlib>
+        using namespace metal;
+        template <typename T, typename U, int N>
+        [[kernel]] void f(device T* a [[buffer(3)]], device U* b [[buffer(1)]], constant int& n,
+                          uint i [[thread_position_in_grid]]) { a[i] = T(b[i]) * N + n; }
+        template <typename T, int N>
+        [[kernel]] void f(device T* out [[buffer(2)]], uint i [[thread_position_in_grid]]) { out[i] += T(i * N); }
+        template <typename T>
+        [[kernel, max_total_threads_per_threadgroup(sizeof(T) * 16)]]
+        void g(device T* x [[buffer(5)]], uint i [[thread_position_in_grid]]) { x[i] += 1; }
+        template <typename T>
+        [[kernel]] void g(device T* x, device T* y, uint i [[thread_position_in_grid]]) { x[i] = y[i] * 2; }
+        template <typename T>
+        [[kernel]] void g(device T* x, device int* y, uint i [[thread_position_in_grid]]) { x[i] = y[i] * 3; }
+        template <> [[kernel]] void g<short>(device short* x, device int* y, uint i [[thread_position_in_grid]]) {
+            x[i] = y[i] * 5;
+        }
+        namespace inner {
+        template <typename T> kernel void g(device T* x, uint i [[thread_position_in_grid]]) { x[i] = 7; }
+        template [[host_name(\"inner\")]] kernel void g<int>(device int*, uint);
+        }
+        template [[host_name(\"f3\")]] [[kernel]] decltype(f<float, short, 4>) f<float, short, 4>;
+        template [[host_name(\"f2\")]] [[kernel]] decltype(f<float, 4>) f<float, 4>;
+        template [[host_name(\"g1\")]] kernel void g<half>(device half*, uint);
+        template [[host_name(\"g2\")]] kernel void g(device float*, device float*, uint);
+        template [[host_name(\"g3\")]] kernel void g<float>(device float*, device int* y [[buffer(4)]], uint);
+        template [[host_name(\"g4\")]] kernel void g(device short*, device int*, uint);
+        template [[host_name(\"g5\")]] kernel void g(device int*, uint);";
+    let library = device.compile(Source::named("overloaded_kernels.metal", text))?;
+    let signature = |name: &str| -> Result<_, elinvar::Error> {
+        let kernel = library.kernel(name)?;
+        let arguments: Vec<_> = kernel.signature().args.iter().map(|a| (a.name.clone(), a.index)).collect();
+        Ok((arguments, kernel.signature().max_threads_per_threadgroup))
+    };
+    let expected = [
+        ("f3", &[("a", 3), ("b", 1), ("n", 0)][..], None),
+        ("f2", &[("out", 2)], None),
+        ("g1", &[("x", 5)], Some(32)),
+        ("g2", &[("x", 0), ("y", 1)], None),
+        ("g3", &[("x", 0), ("y", 4)], None),
+        ("g4", &[("x", 0), ("y", 1)], None),
+        ("g5", &[("x", 5)], Some(64)),
+        ("inner", &[("x", 0)], None),
+    ];
+    for (name, arguments, limit) in expected {
+        let arguments: Vec<_> = arguments.iter().map(|(name, index)| ((*name).to_owned(), *index)).collect();
+        if signature(name)? != (arguments, limit) {
+            return Err(format!("kernel `{name}`: {:?}", signature(name)?).into());
+        }
+    }
+    let (floats, ints) = ([1.5_f32, -2.0, 0.25], [4_i32, -5, 6]);
+    let mut out = device.buffer_with_data(&floats)?;
+    let mut shorts = device.buffer_with_data(&[3_i16, -4, 5])?;
+    run(device, &library.kernel("f3")?, Grid::threads(3), (&mut out, &mut shorts, 10_i32))?;
+    expect_all(&out.to_vec()?, |i| [22.0, -6.0, 30.0][i]);
+    run(device, &library.kernel("f2")?, Grid::threads(3), (&mut out,))?;
+    expect_all(&out.to_vec()?, |i| [22.0, -2.0, 38.0][i]);
+    let mut y = device.buffer_with_data(&floats)?;
+    run(device, &library.kernel("g2")?, Grid::threads(3), (&mut out, &mut y))?;
+    expect_all(&out.to_vec()?, |i| floats[i] * 2.0);
+    let mut y = device.buffer_with_data(&ints)?;
+    run(device, &library.kernel("g3")?, Grid::threads(3), (&mut out, &mut y))?;
+    expect_all(&out.to_vec()?, |i| ints[i] as f32 * 3.0);
+    let mut out = device.buffer_with_data(&[0_i16; 3])?;
+    run(device, &library.kernel("g4")?, Grid::threads(3), (&mut out, &mut y))?;
+    expect_all(&out.to_vec()?, |i| ints[i] as i16 * 5);
+    let mut out = device.buffer_with_data(&[f16::ONE; 3])?;
+    run(device, &library.kernel("g1")?, Grid::threads(3), (&mut out,))?;
+    expect_all(&out.to_vec()?, |_| f16::from_f32(2.0));
+    let mut out = device.buffer_with_data(&ints)?;
+    run(device, &library.kernel("g5")?, Grid::threads(3), (&mut out,))?;
+    expect_all(&out.to_vec()?, |i| ints[i] + 1);
+    run(device, &library.kernel("inner")?, Grid::threads(3), (&mut out,))?;
+    expect_all(&out.to_vec()?, |_| 7);
     Ok(())
 }
 

@@ -565,7 +565,7 @@ impl Rewriter<'_> {
                     return behind;
                 }
             }
-            "vertex" | "fragment" if i == self.statement && self.tokens.is_identifier(i + 1) => {
+            "vertex" | "fragment" if !self.in_body() && self.is_kernel_keyword(i) => {
                 self.edit(i, i + 1, String::new());
             }
             "static_cast" if self.casts.any() => self.cast(i),

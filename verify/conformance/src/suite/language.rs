@@ -75,6 +75,17 @@ int tree(constant int* left, constant int* right, int n, int depth) {
     if (n < 0 || depth > 5) return 0;
     return 1 + tree(left, right, left[n], depth + 1) * 2 + tree(left, right, right[n], depth + 1);
 }
+float outer(float x);
+float inner(float x) {
+    if (x < 0.5f) return x * 2;
+    if (x >= 12.0f) return outer(x) + 1;
+    return x * 4;
+}
+float outer(float x) {
+    float size = abs(x);
+    if (size < 12.0f) return inner(size) + 100;
+    return x * 8;
+}
 template <int N> int sum(int x) { if (N == 0) return x; return x * N + sum<(N > 0 ? N - 1 : 0)>(x + 1); }
 ";
     fn gray(depth: i32, x: i32) -> i32 {
@@ -96,9 +107,25 @@ template <int N> int sum(int x) { if (N == 0) return x; return x * N + sum<(N > 
         if b == 0 { a } else { gcd(b, a % b) }
     }
     let n: Vec<u32> = (0..8).collect();
+    let x = [-3.0_f32, 0.25, 0.5, 11.75, 12.0, 13.0, f32::INFINITY, -20.0];
+    fn inner(x: f32) -> f32 {
+        if x < 0.5 {
+            x * 2.0
+        } else if x >= 12.0 {
+            outer(x) + 1.0
+        } else {
+            x * 4.0
+        }
+    }
+    fn outer(x: f32) -> f32 {
+        if x.abs() < 12.0 { inner(x.abs()) + 100.0 } else { x * 8.0 }
+    }
     Sheet::new("recursion")
         .declare(DATA)
         .column("n", &n)
+        .column("x", &x)
+        .line("inner(x)", move |i| inner(x[i]))
+        .line("outer(x)", move |i| outer(x[i]))
         .line("even(n)", |i| i32::from(i % 2 == 0))
         .line("factorial(n)", |i| (1..=i as i32).product::<i32>())
         .line("gcd(n * 6u, 42u)", |i| gcd(i as u32 * 6, 42))

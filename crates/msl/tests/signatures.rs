@@ -225,6 +225,24 @@ fn what_cannot_be_had_is_refused_by_name() {
 }
 
 #[test]
+fn kernels_beside_graphics() {
+    let source = Source::named("graphics.metal", include_str!("metal/graphics.metal"));
+    let program = Program::compile(&Toolchain::find().unwrap(), &source).unwrap();
+    assert_eq!(program.warnings(), []);
+    assert_eq!(program.kernels().iter().map(|k| k.name.as_str()).collect::<Vec<_>>(), ["plain"]);
+    let refused: Vec<_> = program.unsupported().iter().map(|k| k.reason.message.as_str()).collect();
+    let expected = [
+        "kernel `blur` takes parameter `in` with `[[texture]]`, which is not supported",
+        "kernel `image` takes parameter `t` with `[[texture]]`, which is not supported",
+        "kernel `rays` takes parameter `scene` of type `raytracing::acceleration_structure<raytracing::instancing>`, \
+         which is not supported",
+        "kernel `tile` takes parameter `block` of type `imageblock<VOut>`, which is not supported",
+    ];
+    assert_eq!(refused, expected);
+    assert!(program.ir("plain").is_ok());
+}
+
+#[test]
 fn function_constants_that_do_not_fit_are_refused() {
     let text = "constant int factor [[function_constant(3)]];
         kernel void scale(device int* a [[buffer(0)]]) { a[0] *= factor; }";

@@ -33,3 +33,4 @@
 #include "async_copy.h"
 #include "simdgroup_matrix.h"
 #include "internal.h"
+#include "graphics.h"

@@ -47,16 +47,28 @@ template <class T> ELINVAR_PURE T smooth(T from, T to, T a) {
 }
 } // namespace elinvar
 
+// Metal's functions are overloads for each type, which are preferred to a template of the source's. So that this holds here,
+// there is one for each type beside the template; and the template has an empty pack of parameters, which makes one of the
+// source's more specialized where no such overload fits.
+#define ELINVAR_EXACT1(name, T) ELINVAR_PURE T name(T a) { return name<T>(a); }
+#define ELINVAR_EXACT2(name, T) ELINVAR_PURE T name(T a, T b) { return name<T, T>(a, b); }
+#define ELINVAR_EXACT3(name, T) ELINVAR_PURE T name(T a, T b, T c) { return name<T, T, T>(a, b, c); }
+#define ELINVAR_EXACT_NUMBERS(exact, name)                                                                     \
+    ELINVAR_EXACT_INTEGERS(exact, name) exact(name, half) exact(name, float)
+
 // Scalars of any mix of types, vectors, and vectors with scalars; `expression` is over a, b, c of type T.
 #define ELINVAR_COMMON1(name, expression)                                                                      \
-    template <class T, class = enable_if_t<elinvar::scalars<T>>> ELINVAR_PURE T name(T a) {                   \
+    template <class T, class... Z, class = enable_if_t<elinvar::scalars<T> && sizeof...(Z) == 0>>             \
+    ELINVAR_PURE T name(T a, Z...) {                                                                          \
         return T(expression);                                                                                 \
     }                                                                                                         \
     template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v) {                                      \
         return elinvar::each<T, N>([](T a) { return T(expression); }, v);                                     \
-    }
+    }                                                                                                         \
+    ELINVAR_EXACT_NUMBERS(ELINVAR_EXACT1, name)
 #define ELINVAR_COMMON2(name, expression)                                                                      \
-    template <class A, class B, class = enable_if_t<elinvar::scalars<A, B>>> ELINVAR_PURE auto name(A p, B q) { \
+    template <class A, class B, class... Z, class = enable_if_t<elinvar::scalars<A, B> && sizeof...(Z) == 0>> \
+    ELINVAR_PURE auto name(A p, B q, Z...) {                                                                  \
         using T = elinvar::common_t<A, B>;                                                                    \
         T a = T(p), b = T(q);                                                                                 \
         return T(expression);                                                                                 \
@@ -64,10 +76,11 @@ template <class T> ELINVAR_PURE T smooth(T from, T to, T a) {
     template <class A, class B, class V = elinvar::joined_t<A, B>, class = void> ELINVAR_PURE V name(A p, B q) { \
         using T = typename V::value_type;                                                                     \
         return elinvar::each<T, V::size>([](T a, T b) { return T(expression); }, elinvar::widen<V>(p), elinvar::widen<V>(q)); \
-    }
+    }                                                                                                         \
+    ELINVAR_EXACT_NUMBERS(ELINVAR_EXACT2, name)
 #define ELINVAR_COMMON3(name, expression)                                                                      \
-    template <class A, class B, class C, class = enable_if_t<elinvar::scalars<A, B, C>>>                      \
-    ELINVAR_PURE auto name(A p, B q, C r) {                                                                   \
+    template <class A, class B, class C, class... Z, class = enable_if_t<elinvar::scalars<A, B, C> && sizeof...(Z) == 0>> \
+    ELINVAR_PURE auto name(A p, B q, C r, Z...) {                                                             \
         using T = elinvar::common_t<A, B, C>;                                                                 \
         T a = T(p), b = T(q), c = T(r);                                                                       \
         return T(expression);                                                                                 \
@@ -77,7 +90,8 @@ template <class T> ELINVAR_PURE T smooth(T from, T to, T a) {
         using T = typename V::value_type;                                                                     \
         return elinvar::each<T, V::size>([](T a, T b, T c) { return T(expression); }, elinvar::widen<V>(p),   \
                                          elinvar::widen<V>(q), elinvar::widen<V>(r));                         \
-    }
+    }                                                                                                         \
+    ELINVAR_EXACT_NUMBERS(ELINVAR_EXACT3, name)
 
 namespace elinvar {
 // The first two of three arguments: their vector type, or the scalar when both are scalars.

@@ -85,28 +85,40 @@ template <class T> ELINVAR_PURE T insert(T base, T bits_to_insert, uint offset, 
 }
 } // namespace elinvar
 
+#define ELINVAR_EXACT_INTEGER1(name, T) ELINVAR_PURE T name(T a) { return name<T>(a); }
+#define ELINVAR_EXACT_INTEGER2(name, T) ELINVAR_PURE T name(T a, T b) { return name<T>(a, b); }
+#define ELINVAR_EXACT_INTEGER3(name, T) ELINVAR_PURE T name(T a, T b, T c) { return name<T>(a, b, c); }
+#define ELINVAR_EXACT_INTEGERS(exact, name)                                                                    \
+    exact(name, char) exact(name, uchar) exact(name, short) exact(name, ushort) exact(name, int) exact(name, uint) \
+        exact(name, long) exact(name, ulong)
 #define ELINVAR_INTEGER1(name, expression)                                                                     \
-    template <class T, class = enable_if_t<elinvar::integral_scalar<T>>> ELINVAR_PURE T name(T a) {                      \
+    template <class T, class... Z, class = enable_if_t<elinvar::integral_scalar<T> && sizeof...(Z) == 0>>      \
+    ELINVAR_PURE T name(T a, Z...) {                                                                  \
         using U [[maybe_unused]] = make_unsigned_t<T>;                                                        \
         return T(expression);                                                                                 \
     }                                                                                                         \
     template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v) {                                      \
         return elinvar::each<T, N>([](T a) { return name(a); }, v);                                           \
-    }
+    }                                                                                         \
+    ELINVAR_EXACT_INTEGERS(ELINVAR_EXACT_INTEGER1, name)
 #define ELINVAR_INTEGER2(name, expression)                                                                     \
-    template <class T, class = enable_if_t<elinvar::integral_scalar<T>>> ELINVAR_PURE T name(T a, T b) {                 \
+    template <class T, class... Z, class = enable_if_t<elinvar::integral_scalar<T> && sizeof...(Z) == 0>>      \
+    ELINVAR_PURE T name(T a, T b, Z...) {                                                                  \
         return T(expression);                                                                                 \
     }                                                                                                         \
     template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v, vec<T, N> w) {                         \
         return elinvar::each<T, N>([](T a, T b) { return name(a, b); }, v, w);                                \
-    }
+    }                                                                                         \
+    ELINVAR_EXACT_INTEGERS(ELINVAR_EXACT_INTEGER2, name)
 #define ELINVAR_INTEGER3(name, expression)                                                                     \
-    template <class T, class = enable_if_t<elinvar::integral_scalar<T>>> ELINVAR_PURE T name(T a, T b, T c) {            \
+    template <class T, class... Z, class = enable_if_t<elinvar::integral_scalar<T> && sizeof...(Z) == 0>>      \
+    ELINVAR_PURE T name(T a, T b, T c, Z...) {                                                                  \
         return T(expression);                                                                                 \
     }                                                                                                         \
     template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> u, vec<T, N> v, vec<T, N> w) {            \
         return elinvar::each<T, N>([](T a, T b, T c) { return name(a, b, c); }, u, v, w);                     \
-    }
+    }                                                                                         \
+    ELINVAR_EXACT_INTEGERS(ELINVAR_EXACT_INTEGER3, name)
 
 namespace metal {
 ELINVAR_INTEGER1(popcount, __builtin_popcountg(U(a)))

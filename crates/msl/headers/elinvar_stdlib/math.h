@@ -23,16 +23,19 @@ template <class T> inline constexpr bool exact = !is_same_v<T, half>;
 
 // `expression` is over floats a, b; T is the type of the function, Exact the form.
 #define ELINVAR_MATH1(name, expression)                                                                        \
-    template <class A, class = enable_if_t<elinvar::scalars<A>>> ELINVAR_PURE auto name(A x) {                 \
+    template <class A, class... Z, class = enable_if_t<elinvar::scalars<A> && sizeof...(Z) == 0>>              \
+    ELINVAR_PURE auto name(A x, Z...) {                                                                        \
         using T = elinvar::float_for<A>;                                                                       \
         float a = elinvar::real::wide(x);                                                                      \
         return elinvar::real::narrow<T>(expression);                                                           \
     }                                                                                                          \
     template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v) {                                       \
         return elinvar::each<T, N>([](T x) { return name(x); }, v);                                            \
-    }
+    }                                                                                                          \
+    ELINVAR_EXACT1(name, float) ELINVAR_EXACT1(name, half)
 #define ELINVAR_MATH2(name, expression)                                                                        \
-    template <class A, class B, class = enable_if_t<elinvar::scalars<A, B>>> ELINVAR_PURE auto name(A x, B y) { \
+    template <class A, class B, class... Z, class = enable_if_t<elinvar::scalars<A, B> && sizeof...(Z) == 0>>  \
+    ELINVAR_PURE auto name(A x, B y, Z...) {                                                                   \
         using T = elinvar::float_for<elinvar::common_t<A, B>>;                                                 \
         float a = elinvar::real::wide(x), b = elinvar::real::wide(y);                                          \
         return elinvar::real::narrow<T>(expression);                                                           \
@@ -40,7 +43,8 @@ template <class T> inline constexpr bool exact = !is_same_v<T, half>;
     template <class A, class B, class V = elinvar::joined_t<A, B>, class = void> ELINVAR_PURE V name(A x, B y) { \
         using T = typename V::value_type;                                                                      \
         return elinvar::each<T, V::size>([](T p, T q) { return name(p, q); }, elinvar::widen<V>(x), elinvar::widen<V>(y)); \
-    }
+    }                                                                                                          \
+    ELINVAR_EXACT2(name, float) ELINVAR_EXACT2(name, half)
 #define ELINVAR_SINCOS(form)                                                                                   \
     template <class T, class = enable_if_t<elinvar::floating_scalar<T>>> ELINVAR_INLINE T sincos(T x, T& cosine) {  \
         float c, s = elinvar::real::sincos<form>(elinvar::real::wide(x), c);                                   \

@@ -2,13 +2,16 @@
 #pragma once
 
 #define ELINVAR_QUESTION(name, expression)                                                                     \
-    template <class T, class = enable_if_t<elinvar::floating_scalar<T>>> ELINVAR_PURE bool name(T x) {             \
+    template <class T, class... Z, class = enable_if_t<elinvar::floating_scalar<T> && sizeof...(Z) == 0>>     \
+    ELINVAR_PURE bool name(T x, Z...) {                                                                       \
         float a = float(x);                                                                                   \
         return expression;                                                                                    \
     }                                                                                                         \
     template <class T, int N> ELINVAR_PURE vec<bool, N> name(vec<T, N> v) {                                   \
         return elinvar::each<bool, N>([](T x) { return name(x); }, v);                                        \
     }                                                                                                         \
+    ELINVAR_PURE bool name(float a) { return name<float>(a); }                                                \
+    ELINVAR_PURE bool name(half a) { return name<half>(a); }                                                  \
     ELINVAR_BOTH(name)
 
 namespace metal {
@@ -44,7 +47,8 @@ template <int N> ELINVAR_PURE bool any(vec<bool, N> v) {
 }
 
 // The second where the condition holds, else the first.
-template <class A, class B, class = enable_if_t<elinvar::scalars<A, B>>> ELINVAR_PURE auto select(A a, B b, bool second) {
+template <class A, class B, class... Z, class = enable_if_t<elinvar::scalars<A, B> && sizeof...(Z) == 0>>
+ELINVAR_PURE auto select(A a, B b, bool second, Z...) {
     using T = elinvar::common_t<A, B>;
     return second ? T(b) : T(a);
 }
@@ -53,6 +57,9 @@ template <class A, class B, class V = elinvar::joined_t<A, B>> ELINVAR_PURE V se
     return elinvar::each<T, V::size>([](T p, T q, bool c) { return c ? q : p; }, elinvar::widen<V>(a),
                                      elinvar::widen<V>(b), second);
 }
+#define ELINVAR_SELECT(name, T) ELINVAR_PURE T name(T a, T b, bool second) { return second ? b : a; }
+ELINVAR_EXACT_NUMBERS(ELINVAR_SELECT, select)
+#undef ELINVAR_SELECT
 } // namespace metal
 
 #undef ELINVAR_QUESTION

@@ -1,7 +1,7 @@
 // <metal_simdgroup> and <metal_quadgroup>: exchange between the threads of a simdgroup.
 //
 // Every function on scalars is the intrinsic `__elinvar_<function>_<type>`; vectors go by component. The names in
-// `metal` are templates, so that overloads of the user's for one type are preferred.
+// `metal` are templates, so that overloads of the user's for one type are preferred, and overloads for the types that Metal has.
 #pragma once
 
 #define ELINVAR_INTRINSIC(T, name, suffix, ...)                                                                \
@@ -44,9 +44,19 @@
 #define ELINVAR_TYPE_INTEGER(T, suffix)                                                                        \
     ELINVAR_TYPE_NUMBER(T, suffix) ELINVAR_BITWISE(simd, T, suffix) ELINVAR_BITWISE(quad, T, suffix)
 
+#define ELINVAR_EXACT_SHUFFLE(name, T)                                                                         \
+    ELINVAR_INLINE ELINVAR_CONVERGENT T name(T value, ushort by) { return name<T>(value, by); }
+#define ELINVAR_EXACT_REDUCE(name, T)                                                                          \
+    ELINVAR_INLINE ELINVAR_CONVERGENT T name(T value) { return name<T>(value); }
+#define ELINVAR_EXACT_GROUP(exact, name)                                                                       \
+    exact(name, char) exact(name, uchar) exact(name, short) exact(name, ushort) exact(name, int) exact(name, uint)
+#define ELINVAR_EXACT_FLOATS_exchangeable(name) ELINVAR_EXACT_REDUCE(name, half) ELINVAR_EXACT_REDUCE(name, float)
+#define ELINVAR_EXACT_FLOATS_number(name) ELINVAR_EXACT_FLOATS_exchangeable(name)
+#define ELINVAR_EXACT_FLOATS_integer(name)
+
 // The function on scalars, and of a vector by component; the other arguments are the same for all.
 #define ELINVAR_GENERAL(name, types, parameters, arguments)                                                           \
-    template <class T, class = enable_if_t<elinvar::types<T>>>                                         \
+    template <class T, class... Z, class = enable_if_t<elinvar::types<T> && sizeof...(Z) == 0>>               \
     ELINVAR_INLINE ELINVAR_CONVERGENT T name parameters {                                                     \
         using E [[maybe_unused]] = elinvar::exchanged_t<T>;                                                   \
         return T(elinvar::intrinsic::name arguments);                                                         \
@@ -57,9 +67,11 @@
         return elinvar::each<T, N>([=](T a) ELINVAR_CONVERGENT { return name(a, ushort(rest)...); }, v);      \
     }
 #define ELINVAR_BOTH_SHUFFLE(name)                                                                             \
-    ELINVAR_GENERAL(name, exchangeable, (T value, ushort by), (E(value), by)) ELINVAR_BY_COMPONENT(name)
+    ELINVAR_GENERAL(name, exchangeable, (T value, ushort by, Z...), (E(value), by)) ELINVAR_BY_COMPONENT(name) \
+    ELINVAR_EXACT_GROUP(ELINVAR_EXACT_SHUFFLE, name) ELINVAR_EXACT_SHUFFLE(name, half) ELINVAR_EXACT_SHUFFLE(name, float)
 #define ELINVAR_BOTH_REDUCE(name, types)                                                                       \
-    ELINVAR_GENERAL(name, types, (T value), (E(value))) ELINVAR_BY_COMPONENT(name)
+    ELINVAR_GENERAL(name, types, (T value, Z...), (E(value))) ELINVAR_BY_COMPONENT(name)                      \
+    ELINVAR_EXACT_GROUP(ELINVAR_EXACT_REDUCE, name) ELINVAR_EXACT_FLOATS_##types(name)
 #define ELINVAR_BOTH_FILL(name)                                                                                \
     ELINVAR_GENERAL(name, exchangeable, (T value, elinvar::same_t<T> fill, ushort by, ushort modulo = 32),                  \
                     (E(value), E(fill), by, modulo))                                                          \

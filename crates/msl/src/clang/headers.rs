@@ -31,7 +31,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 31] = files![
+const FILES: [(&str, &str); 32] = files![
     "predefined.h",
     "include/elinvar_stdlib_macros.h",
     "include/simd/simd.h",
@@ -63,6 +63,7 @@ const FILES: [(&str, &str); 31] = files![
     "elinvar_stdlib/async_copy.h",
     "elinvar_stdlib/simdgroup_matrix.h",
     "elinvar_stdlib/internal.h",
+    "elinvar_stdlib/graphics.h",
 ];
 
 /// Further headers that a source may include; each includes the macros.

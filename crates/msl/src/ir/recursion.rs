@@ -3,13 +3,16 @@
 //! The back ends have no recursion. LLVM turns a call that is the last step of its function into a loop. For other recursion, the
 //! functions of a cycle are copied [`LEVELS`] times, and each copy calls the next one; the last copy calls [`LIMIT`]. If interprocedural
 //! constant propagation proves that no call reaches the last copy, because the depth depends on constants only, the code has
-//! no recursion.
+//! no recursion. Comparisons of floats with constants are made on integers there, since LLVM propagates no ranges of floats.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 /// Depth of recursion that [`expand`] allows.
 pub(crate) const LEVELS: usize = 32;
+
+/// The bits of a float without its sign.
+const MAGNITUDE: u32 = 0x7fff_ffff;
 
 /// The function that the copy after the last level calls.
 const LIMIT: &str = "__elinvar_recursion_limit";
@@ -37,6 +40,54 @@ pub(crate) fn find(ir: &str) -> Option<Recursion> {
         file: file.and_then(|f| quoted(f, "filename: ")).unwrap_or_default(),
         line: field(subprogram, "line: ")?.parse().ok()?,
     })
+}
+
+/// The comparison of a float with a positive constant, or the absolute value of a float, on line `line` as integer instructions, whose
+/// ranges LLVM propagates. `n` numbers the line.
+fn on_integers(line: &str, n: usize) -> Option<String> {
+    let (result, rest) = line.trim_start().split_once(" = ")?;
+    if let Some(operand) =
+        rest.split_once("float @llvm.fabs.f32(float ").and_then(|(_, rest)| rest.split(')').next())
+    {
+        let operand = operand.trim_start_matches("noundef ");
+        return Some(format!(
+            "  %elinvar.{n}.b = bitcast float {operand} to i32\n  %elinvar.{n}.a = and i32 %elinvar.{n}.b, {MAGNITUDE}\n  \
+             {result} = bitcast i32 %elinvar.{n}.a to float\n"
+        ));
+    }
+    let (before, operands) = rest.strip_prefix("fcmp ")?.split_once(" float ")?;
+    let (operand, constant) = operands.split_once(", ")?;
+    let constant = constant.split(',').next()?.trim();
+    let value = match constant.strip_prefix("0x") {
+        Some(bits) => f64::from_bits(u64::from_str_radix(bits, 16).ok()?) as f32,
+        None => constant.parse().ok()?,
+    };
+    if !operand.starts_with('%') || !value.is_normal() || value < 0.0 {
+        return None;
+    }
+    let bits = value.to_bits();
+    // Not NaN: up to the negative infinity as an unsigned number; the numbers from `low` on end in the positive infinity.
+    let below = |low: u32| {
+        format!(
+            "  %elinvar.{n}.l = icmp slt i32 %elinvar.{n}.b, {low}\n  %elinvar.{n}.o = icmp ule i32 %elinvar.{n}.b, {}\n  \
+             {result} = and i1 %elinvar.{n}.l, %elinvar.{n}.o\n",
+            f32::NEG_INFINITY.to_bits() as i32
+        )
+    };
+    let from = |low: u32| {
+        format!(
+            "  %elinvar.{n}.d = sub i32 %elinvar.{n}.b, {low}\n  {result} = icmp ule i32 %elinvar.{n}.d, {}\n",
+            f32::INFINITY.to_bits() - low
+        )
+    };
+    let compared = match before.rsplit(' ').next()? {
+        "olt" => below(bits),
+        "ole" => below(bits + 1),
+        "oge" => from(bits),
+        "ogt" => from(bits + 1),
+        _ => return None,
+    };
+    Some(format!("  %elinvar.{n}.b = bitcast float {operand} to i32\n{compared}"))
 }
 
 /// Expand the cycles of the call graph that remain in the optimized IR.
@@ -117,7 +168,10 @@ fn at_level(body: &str, members: &[&str], level: usize) -> String {
         match called {
             Some(name) if n == 0 && level > 0 => out.push_str(&renamed(line, name, level)),
             Some(name) if call => out.push_str(&renamed(line, name, level + 1)),
-            _ => out.push_str(line),
+            _ => match on_integers(line, n) {
+                Some(new) => out.push_str(&new),
+                None => out.push_str(line),
+            },
         }
     }
     out
@@ -276,6 +330,59 @@ mod tests {
         assert_eq!(out.matches("define ").count(), 3 + 2 * LEVELS);
         assert_eq!(find(&out), None);
         assert!(reaches_limit(&out) && !reaches_limit(ir));
+    }
+
+    /// The integer instructions on one float, evaluated.
+    fn evaluated(text: &str, x: f32) -> bool {
+        let mut values: HashMap<&str, i64> = HashMap::from([("%x", i64::from(x.to_bits()))]);
+        let mut last = 0;
+        for line in text.lines() {
+            let (name, rest) = line.trim().split_once(" = ").unwrap();
+            let words: Vec<&str> = rest.split([' ', ',']).filter(|w| !w.is_empty()).collect();
+            let get = |word: &str| values.get(word).copied().unwrap_or_else(|| word.parse().unwrap());
+            let (signed, unsigned) = (|v: i64| v as i32, |v: i64| v as u32);
+            last = match words[..] {
+                ["bitcast", _, a, "to", _] => get(a),
+                ["sub", _, a, b] => i64::from(unsigned(get(a)).wrapping_sub(unsigned(get(b)))),
+                ["and", "i1", a, b] => get(a) & get(b),
+                ["icmp", "slt", _, a, b] => i64::from(signed(get(a)) < signed(get(b))),
+                ["icmp", "ule", _, a, b] => i64::from(unsigned(get(a)) <= unsigned(get(b))),
+                _ => panic!("{line}"),
+            };
+            values.insert(name, last);
+        }
+        last != 0
+    }
+
+    #[test]
+    fn comparisons_on_integers_are_those_of_floats() {
+        let values =
+            [12.0, 11.999_999, 12.000_001, 0.0, -0.0, -12.0, -1e30, 1e30, f32::INFINITY, f32::NEG_INFINITY];
+        let values = values.into_iter().chain([f32::NAN, -f32::NAN, f32::MIN_POSITIVE, 1e-40]);
+        for x in values {
+            for (predicate, expected) in
+                [("olt", x < 12.0), ("ole", x <= 12.0), ("oge", x >= 12.0), ("ogt", x > 12.0)]
+            {
+                for constant in ["1.200000e+01", "0x4028000000000000"] {
+                    let line = format!("  %r = fcmp reassoc nsz {predicate} float %x, {constant}, !dbg !4\n");
+                    let text = on_integers(&line, 3).unwrap();
+                    assert_eq!(evaluated(&text, x), expected, "{x} {predicate}: {text}");
+                }
+            }
+        }
+        for line in [
+            "  %r = fcmp oeq float %x, 1.200000e+01\n",
+            "  %r = fcmp olt float %x, 0.000000e+00\n",
+            "  %r = fcmp olt float %x, -1.200000e+01\n",
+            "  %r = fcmp olt float %x, %y\n",
+            "  %r = fcmp olt half %x, 0xH4A00\n",
+            "  store float %x, ptr %y\n",
+        ] {
+            assert_eq!(on_integers(line, 0), None, "{line}");
+        }
+        let magnitude =
+            on_integers("  %2 = call noundef float @llvm.fabs.f32(float %1), !dbg !3\n", 7).unwrap();
+        assert!(magnitude.ends_with("  %2 = bitcast i32 %elinvar.7.a to float\n"), "{magnitude}");
     }
 
     #[test]

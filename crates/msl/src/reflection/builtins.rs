@@ -69,7 +69,7 @@ const OPAQUE_TYPES: [&str; 13] = [
     "render_pipeline_state",
     "compute_pipeline_state",
     "tensor",
-    "array<texture",
+    "array<",
 ];
 
 /// Whether an attribute of Metal is not supported.

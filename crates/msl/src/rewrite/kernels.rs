@@ -145,7 +145,13 @@ pub(crate) fn parse(tokens: &TokenBuffer, head: usize, namespaces: &[String]) ->
     };
     let name = host_name.map_or_else(|| tokens.spelling(name_at).to_owned(), |n| literal(&n));
     let mut first = name_at;
-    while first >= 2 && tokens.spelling(first - 1) == "::" && tokens.is_identifier(first - 2) {
+    while first >= 2 && tokens.spelling(first - 1) == "::" {
+        let scope = tokens.is_identifier(first - 2) && !is_type_word(tokens.spelling(first - 2));
+        if !scope {
+            // Of the global namespace: `void ::a::f`.
+            first -= 1;
+            break;
+        }
         first -= 2;
     }
     let callee = tokens.source_text(first, name_end);
@@ -168,6 +174,9 @@ pub(crate) fn parse(tokens: &TokenBuffer, head: usize, namespaces: &[String]) ->
 impl Kernel {
     /// Fully qualified name, which no using-directive makes ambiguous.
     pub(crate) fn path(&self) -> String {
+        if self.callee.starts_with("::") {
+            return self.callee.clone();
+        }
         let around: String = self.namespaces.iter().map(|n| format!("::{n}")).collect();
         format!("{around}::{}", self.callee)
     }
@@ -263,7 +272,15 @@ pub(super) fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
             at = behind;
             continue;
         }
+        if tokens.kind(at) == Some(TokenKind::Directive) {
+            at += 1;
+            continue;
+        }
         match tokens.spelling(at) {
+            "__attribute__" => {
+                at = tokens.after_group(at + 1).unwrap_or(at + 1);
+                continue;
+            }
             "=" => break,
             "<" => {
                 at = tokens.after_template_list(at).unwrap_or(at + 1);
@@ -298,11 +315,18 @@ pub(super) fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
         }
         _ => String::new(),
     };
-    Param { name, attributes, space: space.or(since_pointer), has_members: false, offset: tokens.start(from) }
+    let first = (from..to).find(|&t| tokens.kind(t) != Some(TokenKind::Directive)).unwrap_or(from);
+    Param {
+        name,
+        attributes,
+        space: space.or(since_pointer),
+        has_members: false,
+        offset: tokens.start(first),
+    }
 }
 
 fn is_type_word(word: &str) -> bool {
-    matches!(word, "int" | "char" | "short" | "long" | "float" | "bool" | "unsigned" | "signed")
+    matches!(word, "int" | "char" | "short" | "long" | "float" | "bool" | "unsigned" | "signed" | "void")
 }
 
 #[cfg(test)]
@@ -351,12 +375,30 @@ mod tests {
     }
 
     #[test]
+    fn line_markers_are_no_part_of_parameters() {
+        let d = read(
+            "kernel void f(device float* __restrict a\n# 12 \"x\"\n,\n# 20 \"x\"\nconstant uint &n [[ buffer(1) ]],\n\
+             uint i __attribute__((unused)) [[grid_size]]\n# 30 \"x\"\n) {",
+        );
+        let names: Vec<_> = d.kernel.params.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["a", "n", "i"]);
+        assert_eq!(d.kernel.params[2].attributes[0].name, "grid_size");
+    }
+
+    #[test]
     fn templates_and_instantiations() {
         let t = read("template <typename T, int N = (1 > 2)> kernel void f(device T* a) {");
         assert_eq!((t.kind, t.kernel.callee.as_str()), (DeclarationKind::Template, "f"));
         let i = read("template [[host_name(\"f_1\")]] [[kernel]] void ns::f<float, 1>(device float*);");
         assert_eq!((i.kind, i.kernel.name.as_str()), (DeclarationKind::Instantiation, "f_1"));
         assert_eq!((i.kernel.callee.as_str(), i.kernel.base()), ("ns::f<float, 1>", "f"));
+        let global =
+            read("template [[host_name(\"f_2\")]] kernel void ::ns::f<float, 1>(device float*);").kernel;
+        assert_eq!(
+            (global.callee.as_str(), global.path().as_str()),
+            ("::ns::f<float, 1>", "::ns::f<float, 1>")
+        );
+        assert_eq!(global.base(), "f");
         let joined = read("template [[host_name(\"b\" \"_\" \"f32\")]] kernel void f<int>();");
         assert_eq!(joined.kernel.name, "b_f32");
         let j = read("template [[host_name(\"f_2\")]] kernel f_t f<float>;");

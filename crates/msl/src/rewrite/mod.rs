@@ -565,7 +565,7 @@ impl Rewriter<'_> {
                     return behind;
                 }
             }
-            "vertex" | "fragment" if i == self.statement && self.tokens.is_identifier(i + 1) => {
+            "vertex" | "fragment" if !self.in_body() && self.is_kernel_keyword(i) => {
                 self.edit(i, i + 1, String::new());
             }
             "static_cast" if self.casts.any() => self.cast(i),
@@ -683,13 +683,29 @@ impl Rewriter<'_> {
         while at < self.tokens.len() {
             match self.tokens.spelling(at) {
                 "*" | "&" | "&&" | ")" | "{" => return false,
-                ";" | "=" | "[" | "," => return words > 1,
-                "alignas" | "decltype" => {
-                    words += 1;
+                "[" if self.tokens.after_attribute_list(at).is_none() => return words > 1,
+                ";" | "=" | "," => return words > 1,
+                "alignas" | "decltype" | "__attribute__" | "__attribute" | "__declspec" | "__typeof__" => {
+                    words += usize::from(matches!(self.tokens.spelling(at), "decltype" | "__typeof__"));
                     at = self.tokens.after_group(at + 1).unwrap_or(at + 1);
+                }
+                // A class that is defined with the variable.
+                "struct" | "class" | "union" | "enum" => {
+                    let brace =
+                        (at + 1..at + 8).find(|&t| matches!(self.tokens.spelling(t), "{" | ";" | "" | "="));
+                    match brace.filter(|&t| self.tokens.spelling(t) == "{") {
+                        Some(open) => {
+                            words += 1;
+                            at = self.tokens.after_group(open).unwrap_or(open + 1);
+                        }
+                        None => at += 1,
+                    }
                 }
                 "<" => at = self.tokens.after_template_list(at).unwrap_or(at + 1),
                 "(" => return false,
+                _ if self.tokens.after_attribute_list(at).is_some() => {
+                    at = self.tokens.after_attribute_list(at).unwrap_or(at + 1);
+                }
                 _ => {
                     words += usize::from(self.tokens.is_identifier(at));
                     at += 1;
@@ -705,7 +721,9 @@ impl Rewriter<'_> {
         while at < i {
             match self.tokens.spelling(at) {
                 "static" | "const" | "constexpr" | "volatile" => at += 1,
-                "alignas" => at = self.tokens.after_group(at + 1).unwrap_or(i + 1),
+                "alignas" | "__attribute__" | "__attribute" | "__declspec" => {
+                    at = self.tokens.after_group(at + 1).unwrap_or(i + 1);
+                }
                 // A label, or the head of a statement without braces.
                 "case" | "default" => return self.tokens.spelling(i - 1) == ":",
                 _ if self.tokens.after_attribute_list(at).is_some() => {

@@ -36,6 +36,17 @@ fn threadgroup_variables_but_not_pointers() {
         "const int y = 1; { threadgroup S s; }",
         "switch (x) { case 1: threadgroup int a; }",
         "switch (x) { default: threadgroup int a; }",
+        "threadgroup __attribute__((aligned(16))) float a[4];",
+        "__attribute__((aligned(16))) threadgroup float a[4];",
+        "threadgroup float a __attribute__((aligned(16)));",
+        "threadgroup struct { uint v[2]; } s[64];",
+        "threadgroup struct S { uint v; } s;",
+        "threadgroup union { uint v; float f; } s, t[2];",
+        "threadgroup struct S s;",
+        "threadgroup typename T<int>::type a[3];",
+        "threadgroup decltype(x) a;",
+        "threadgroup uint [[maybe_unused]] a;",
+        "threadgroup uint a [[maybe_unused]][4];",
     ] {
         assert!(variable(text), "{text}");
     }
@@ -48,6 +59,8 @@ fn threadgroup_variables_but_not_pointers() {
         "threadgroup int (*p)[4];",
         "switch (x) { case sizeof(threadgroup int*): break; }",
         "alignas threadgroup int a;",
+        "threadgroup struct S* s;",
+        "threadgroup __attribute__((aligned(16))) float* a;",
     ] {
         assert!(!variable(text), "{text}");
     }

@@ -18,6 +18,8 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "language::matrix_storage", run: matrix_storage, parts: Vec::new },
     Case { name: "language::program_values", run: program_values, parts: Vec::new },
     Case { name: "language::functions", run: |d| functions().run(d), parts: || functions().names() },
+    Case { name: "language::threadgroup_variables", run: threadgroup_variables, parts: Vec::new },
+    Case { name: "language::qualified_instantiations", run: qualified_instantiations, parts: Vec::new },
     Case { name: "language::recursive_members", run: recursive_members, parts: Vec::new },
 ];
 
@@ -73,6 +75,17 @@ int tree(constant int* left, constant int* right, int n, int depth) {
     if (n < 0 || depth > 5) return 0;
     return 1 + tree(left, right, left[n], depth + 1) * 2 + tree(left, right, right[n], depth + 1);
 }
+float outer(float x);
+float inner(float x) {
+    if (x < 0.5f) return x * 2;
+    if (x >= 12.0f) return outer(x) + 1;
+    return x * 4;
+}
+float outer(float x) {
+    float size = abs(x);
+    if (size < 12.0f) return inner(size) + 100;
+    return x * 8;
+}
 template <int N> int sum(int x) { if (N == 0) return x; return x * N + sum<(N > 0 ? N - 1 : 0)>(x + 1); }
 ";
     fn gray(depth: i32, x: i32) -> i32 {
@@ -94,9 +107,25 @@ template <int N> int sum(int x) { if (N == 0) return x; return x * N + sum<(N > 
         if b == 0 { a } else { gcd(b, a % b) }
     }
     let n: Vec<u32> = (0..8).collect();
+    let x = [-3.0_f32, 0.25, 0.5, 11.75, 12.0, 13.0, f32::INFINITY, -20.0];
+    fn inner(x: f32) -> f32 {
+        if x < 0.5 {
+            x * 2.0
+        } else if x >= 12.0 {
+            outer(x) + 1.0
+        } else {
+            x * 4.0
+        }
+    }
+    fn outer(x: f32) -> f32 {
+        if x.abs() < 12.0 { inner(x.abs()) + 100.0 } else { x * 8.0 }
+    }
     Sheet::new("recursion")
         .declare(DATA)
         .column("n", &n)
+        .column("x", &x)
+        .line("inner(x)", move |i| inner(x[i]))
+        .line("outer(x)", move |i| outer(x[i]))
         .line("even(n)", |i| i32::from(i % 2 == 0))
         .line("factorial(n)", |i| (1..=i as i32).product::<i32>())
         .line("gcd(n * 6u, 42u)", |i| gcd(i as u32 * 6, 42))
@@ -611,4 +640,73 @@ struct Operation { Unary f; float by; METAL_FUNC float operator()(float x) const
             at(i) * 2.0 + at(i) + 1.0
         })
         .block("lambda", "Unary f = [](float v) { return v * v; };", "f(x)", move |i| at(i) * at(i))
+}
+
+/// Every form in which a threadgroup variable is declared: a thread reads what its neighbour has written.
+fn threadgroup_variables(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "shared",
+        "template <typename T> struct Holder { typedef T type; };
+        struct Pair { uint a, b; };
+        kernel void shared(device uint* out, uint i [[thread_position_in_grid]], uint l [[thread_index_in_threadgroup]]) {
+            threadgroup __attribute__((aligned(16))) uint a[32];
+            __attribute__((aligned(16))) threadgroup uint b[32];
+            threadgroup uint c[32] __attribute__((aligned(16)));
+            threadgroup struct { uint v[2]; } d[32];
+            threadgroup struct Named { uint v; } e[32];
+            threadgroup union { uint v; float f; } f[32];
+            threadgroup struct Pair g[32];
+            threadgroup typename Holder<uint>::type h[32];
+            threadgroup decltype(i) k[32], only;
+            threadgroup uint m [[maybe_unused]][32];
+            alignas(16) threadgroup uint n[32];
+            threadgroup array<uint, 32> o;
+            a[l] = i; b[l] = i * 2u; c[l] = i * 3u; d[l].v[1] = i * 5u; e[l].v = i * 7u; f[l].v = i * 11u; g[l].b = i * 13u;
+            h[l] = i * 17u; k[l] = i * 19u; m[l] = i * 23u; n[l] = i * 29u; o[l] = i * 31u;
+            if (l == 5) only = i;
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            uint p = l ^ 3u;
+            out[i] = a[p] + b[p] + c[p] + d[p].v[1] + e[p].v + f[p].v + g[p].b + h[p] + k[p] + m[p] + n[p] + o[p] + only;
+        }",
+    )?;
+    let mut out = device.buffer::<u32>(96)?;
+    run(device, &kernel, Grid::threads(96).group(32), (&mut out,))?;
+    let factors = [1, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31].iter().sum::<u32>();
+    expect_all(&out.to_vec()?, |i| (i as u32 ^ 3) * factors + (i as u32 / 32 * 32 + 5));
+    Ok(())
+}
+
+/// Instantiations by names from the global namespace, and parameters with comments of many lines between them.
+fn qualified_instantiations(device: &Device) -> CaseResult {
+    let comment = "// of a parameter\n".repeat(12);
+    let text = format!(
+        "#include <metal_stdlib>
+        namespace outer {{ namespace inner {{
+        template <typename T, typename F>
+        kernel void unary(device T* out {comment}, constant T* in [[buffer(2)]],
+                          {comment} uint i [[thread_position_in_grid]]
+                          {comment}) {{ F f; out[i] = f(in[i]); }}
+        struct next {{ template <typename T> T operator()(const T x) {{ return x + T(1); }} }};
+        }} }}
+        template [[host_name(\"next_int\")]] kernel void ::outer::inner::unary<int, ::outer::inner::next>(
+            device int*, constant int*, uint);
+        template [[host_name(\"next_float\")]] [[kernel]] void outer::inner::unary<float, outer::inner::next>(
+            device float*, constant float*, uint);"
+    );
+    let library = device.compile(elinvar::Source::named("qualified.metal", text))?;
+    let kernel = library.kernel("next_int")?;
+    let found: Vec<_> = kernel.signature().args.iter().map(|a| (a.name.as_str(), a.index)).collect();
+    if found != [("out", 0), ("in", 2)] {
+        return Err(format!("{found:?}").into());
+    }
+    let mut out = device.buffer::<i32>(5)?;
+    let input = device.buffer_with_data(&[4, -1, 7, 0, 9])?;
+    run(device, &kernel, Grid::threads(5), (&mut out, &input))?;
+    expect_all(&out.to_vec()?, |i| [5, 0, 8, 1, 10][i]);
+    let mut out = device.buffer::<f32>(2)?;
+    let input = device.buffer_with_data(&[0.5_f32, -3.0])?;
+    run(device, &library.kernel("next_float")?, Grid::threads(2), (&mut out, &input))?;
+    expect_all(&out.to_vec()?, |i| [1.5, -2.0][i]);
+    Ok(())
 }

@@ -32,6 +32,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "checks::barriers_and_early_return", ONLY_BUFFERS),
     ("metal", "checks::before_the_start", NO_LAYER),
     ("metal", "checks::constant_table", ONLY_BUFFERS),
+    ("metal", "checks::divergent_barriers", NO_LAYER),
     ("metal", "checks::dynamic_threadgroup_memory", ONLY_BUFFERS),
     ("metal", "checks::empty_buffer", NO_LAYER),
     ("metal", "checks::one_of_two_buffers", NO_LAYER),

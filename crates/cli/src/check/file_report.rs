@@ -100,7 +100,12 @@ impl FileReport {
     /// Adds the result of building a kernel for a target.
     pub fn enter(&mut self, target: Target, kernel: &Signature, built: Built) {
         let (signature, state) = match built {
-            Built::Ok(signature) => (signature, State::Ok),
+            Built::Ok(signature) => {
+                if let Some(line) = signature.code.and_then(|code| code.divergent_barrier) {
+                    self.note(&divergent_barrier(kernel, line));
+                }
+                (signature, State::Ok)
+            }
             Built::Incomplete(why) => {
                 self.note(&not_built(kernel, &why));
                 (kernel.clone(), State::NotBuilt(why))
@@ -261,6 +266,15 @@ fn not_built(kernel: &Signature, why: &str) -> Diagnostic {
         severity: Severity::Warning,
         ..Diagnostic::error(kernel.file.clone(), kernel.line, 0, message)
     }
+}
+
+/// A barrier that not all threads may reach.
+fn divergent_barrier(kernel: &Signature, line: u32) -> Diagnostic {
+    let Signature { name, file, .. } = kernel;
+    let message = format!(
+        "not all threads of a threadgroup may reach a barrier of kernel `{name}`: a simdgroup arrives if any of its threads does"
+    );
+    Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file.clone(), line, 0, message) }
 }
 
 fn diagnostic_json(diagnostic: &Diagnostic) -> Value {

@@ -5,6 +5,7 @@
 //!
 //! 1. [`crate::transform::bounds`] inserts bounds checks, if requested, as on the CPU;
 //!    [`zero_shared_memory`](mod@zero_shared_memory) then zeroes threadgroup memory.
+//!    [`converge_barriers`](crate::transform::converge_barriers) makes warps reach barriers as a whole.
 //! 2. [`target`](mod@target) removes x86's properties from the module; [`shared_memory`](mod@shared_memory) moves threadgroup
 //!    variables to shared memory.
 //! 3. [`entry`](mod@entry) adds the kernel's parameters, and a [`prologue`](mod@prologue) that computes all positions, in which
@@ -62,9 +63,9 @@ pub use target::TRIPLE;
 
 use elinvar_ir::Module;
 
-use crate::analysis::{barrier_divergence, regions};
+use crate::analysis::barrier_divergence;
 use crate::pass::{self, Unit as _};
-use crate::transform::{bounds, lower_intrinsics, scalarize};
+use crate::transform::bounds;
 use crate::{Error, Target};
 use pipeline::State;
 use shared_memory::Memory;
@@ -169,15 +170,13 @@ impl Extent {
 /// shared memory must be dynamic.
 const MOST_STATIC: u64 = 48 << 10;
 
-/// Rejects barriers that some threads of a threadgroup of this size reach and others provably do not; on the hardware
-/// different barriers would match.
+/// Rejects barriers at which the simdgroups of a threadgroup of this size provably do not meet; on the hardware different barriers
+/// would match.
 ///
 /// # Errors
 /// `DivergentBarrier`, and as [`prepare`].
 pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
-    let mut kernel = lower_intrinsics::lower(module)?;
-    scalarize::scalarize(module, &mut kernel.function);
-    barrier_divergence::check(module, &kernel, &regions::regions(&kernel), group)
+    barrier_divergence::check_entry(module, group)
 }
 
 /// Lowers the entry of `module`.

@@ -107,7 +107,7 @@ fn a_barrier_that_not_all_threads_may_reach_is_a_warning() {
              if ({condition}) {{\n    threadgroup_barrier(mem_flags::mem_none);\n  }}\n  o[i] = simd_sum(i);\n}}\n"
         )
     };
-    let warning = "5: warning: not all threads of a threadgroup may reach a barrier of kernel `k`";
+    let warning = "5: warning: not all threads of the threadgroup may reach this barrier";
     let file = folder.write("some.metal", kernel("i < 17"));
     // Twice: the second result is from the cache.
     for _ in 0..2 {

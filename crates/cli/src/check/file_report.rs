@@ -102,7 +102,7 @@ impl FileReport {
         let (signature, state) = match built {
             Built::Ok(signature) => {
                 if let Some(line) = signature.code.and_then(|code| code.divergent_barrier) {
-                    self.note(&divergent_barrier(kernel, line));
+                    self.note(&divergent_barrier(&kernel.file, line));
                 }
                 (signature, State::Ok)
             }
@@ -268,13 +268,10 @@ fn not_built(kernel: &Signature, why: &str) -> Diagnostic {
     }
 }
 
-/// A barrier that not all threads may reach.
-fn divergent_barrier(kernel: &Signature, line: u32) -> Diagnostic {
-    let Signature { name, file, .. } = kernel;
-    let message = format!(
-        "not all threads of a threadgroup may reach a barrier of kernel `{name}`: a simdgroup arrives if any of its threads does"
-    );
-    Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file.clone(), line, 0, message) }
+/// A barrier that not all threads may reach; the same for all kernels of a template.
+fn divergent_barrier(file: &str, line: u32) -> Diagnostic {
+    let message = "not all threads of the threadgroup may reach this barrier: a simdgroup arrives if any of its threads does";
+    Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, line, 0, message) }
 }
 
 fn diagnostic_json(diagnostic: &Diagnostic) -> Value {

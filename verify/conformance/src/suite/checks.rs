@@ -399,6 +399,6 @@ fn divergent_barriers(device: &Device) -> CaseResult {
     }
     let mut short = device.buffer_with_data(&(0..16).collect::<Vec<u32>>())?;
     let result = run(device, &kernel, Grid::threads(32).group(32), (&mut short, 17_u32));
-    fault(device, result, 8, &["read", "element 16", "16 elements"]);
+    fault(device, result, 9, &["read", "element 16", "16 elements"]);
     Ok(())
 }

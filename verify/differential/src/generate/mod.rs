@@ -110,7 +110,7 @@ impl Kernel {
     }
 
     /// Generates a kernel with barriers that not all threads of a simdgroup reach: several in threadgroups of one simdgroup, or a single
-    /// one, so that no two simdgroups can reach different barriers.
+    /// one outside of loops, so that no two simdgroups can reach different barriers, or one in different iterations, which may be unrolled.
     pub fn divergent(seed: u64) -> Kernel {
         let mut random = Random::new(seed ^ 0xba_441e);
         let (shape, barriers) = match random.percent(60) {

@@ -50,8 +50,17 @@ pub(crate) fn kernel(r: &mut Random, seed: u64) -> (Helpers, Vec<Statement>) {
     let exchanging = r.percent(12);
     let together = r.percent(20);
     let scope = Scope { kernel: false, seed };
-    let mut writer =
-        Writer { r, loops: 0, scope, helpers: 0, exchanging: false, together, budget, barriers: 0 };
+    let mut writer = Writer {
+        r,
+        loops: 0,
+        scope,
+        helpers: 0,
+        exchanging: false,
+        together,
+        budget,
+        barriers: 0,
+        loops_with_barriers: false,
+    };
     let helpers: Helpers = (0..helpers).map(|index| writer.helper(index)).collect();
     (writer.scope.kernel, writer.helpers, writer.exchanging) = (true, helpers.len(), exchanging);
     writer.budget = budget;
@@ -63,12 +72,23 @@ pub(crate) fn kernel(r: &mut Random, seed: u64) -> (Helpers, Vec<Statement>) {
     (helpers, body)
 }
 
-/// The body of a kernel with up to this many barriers in divergent control flow, and operations across simdgroups. No values are exchanged
-/// through memory.
+/// The body of a kernel with up to this many barriers in divergent control flow, if there is one not in loops, and operations across
+/// simdgroups. No values are exchanged through memory.
 pub(crate) fn divergent(r: &mut Random, seed: u64, barriers: usize) -> Vec<Statement> {
+    let loops_with_barriers = barriers > 1;
     let scope = Scope { kernel: true, seed };
     let (together, exchanging) = (false, true);
-    let mut writer = Writer { r, loops: 0, scope, helpers: 0, exchanging, together, budget: 3, barriers };
+    let mut writer = Writer {
+        r,
+        loops: 0,
+        scope,
+        helpers: 0,
+        exchanging,
+        together,
+        budget: 3,
+        barriers,
+        loops_with_barriers,
+    };
     let mut body = Vec::new();
     for _ in 0..1 + writer.r.below(2) {
         body.push(writer.inner(2, NOWHERE));
@@ -98,6 +118,8 @@ struct Writer<'a> {
     budget: usize,
     /// Remaining number of barriers in divergent control flow.
     barriers: usize,
+    /// Whether they may be in loops.
+    loops_with_barriers: bool,
 }
 
 impl Writer<'_> {
@@ -309,7 +331,8 @@ impl Writer<'_> {
     }
 
     fn simple(&mut self, leaves: Leaves) -> Statement {
-        if self.barriers > 0 && self.r.percent(40) {
+        let allowed = self.loops_with_barriers || leaves.is_empty();
+        if allowed && self.barriers > 0 && self.r.percent(40) {
             self.barriers -= 1;
             return Statement::line("threadgroup_barrier(mem_flags::mem_none);");
         }

@@ -27,14 +27,14 @@
 //!   the constant bank), [`Argument::Threadgroup`] a byte offset (u32) into dynamic shared memory, a multiple of 16 and at least
 //!   [`Prepared::dynamic_base`].
 //! - `threads` (three u32): `threads_per_grid`.
-//! - `extent` (u32): an [`Extent`].
+//! - `extent` (u32): an [`Extent`], combined with the shape of a [`Block`].
 //! - `linear` (two u32): for [`Extent::Row`] the number of threadgroups along x and y; otherwise unused.
 //! - With bounds checks: the address of the launch's [`FaultRecord`](crate::transform::bounds::FaultRecord) (u64) in device
 //!   memory, all zero before the launch, and for each argument the size of its memory in bytes (u64).
 //!
 //! # Launching
 //!
-//! Blocks have the shape of a full threadgroup and are launched whole, also at the grid's edges. Threads outside the grid exit
+//! Blocks have the shape of a full threadgroup, unless it is [deeper](Block) than CUDA allows, and are launched whole, also at the grid's edges. Threads outside the grid exit
 //! first; a barrier does not wait for exited threads (PTX ISA, "barrier", for sm_70 and above). `threads_per_threadgroup` is the
 //! smaller size at the edges, and the missing threads are inactive lanes of simdgroup functions.
 //!
@@ -165,6 +165,38 @@ impl Extent {
         }
     }
 }
+
+/// The block of a threadgroup. CUDA allows 64 threads along z, Metal 1024: the layers of a deeper threadgroup are stacked along y, which
+/// leaves the order of threads unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its size in threads.
+    pub size: [u32; 3],
+    /// The threadgroup's size along y if its layers are stacked; otherwise 0.
+    rows: u32,
+}
+
+impl Block {
+    /// Bits of the kernel's parameter `extent` below the number of rows.
+    const SHIFT: u32 = 8;
+
+    /// The block of a threadgroup of this size.
+    pub fn of(group: [u32; 3]) -> Self {
+        let [x, y, z] = group;
+        match z > MOST_LAYERS {
+            true => Self { size: [x, y.saturating_mul(z), 1], rows: y },
+            false => Self { size: group, rows: 0 },
+        }
+    }
+
+    /// The kernel's parameter `extent` for this mapping.
+    pub fn parameter(self, extent: Extent) -> u32 {
+        self.rows << Self::SHIFT | extent as u32
+    }
+}
+
+/// Maximum size of a block along z (CUDA C++ Programming Guide, compute capabilities).
+const MOST_LAYERS: u32 = 64;
 
 /// Maximum static shared memory of a module in bytes (CUDA C++ Programming Guide, compute capabilities); beyond it
 /// shared memory must be dynamic.

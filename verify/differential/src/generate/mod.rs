@@ -113,11 +113,17 @@ impl Kernel {
     /// one outside of loops, so that no two simdgroups can reach different barriers, or one in different iterations, which may be unrolled.
     pub fn divergent(seed: u64) -> Kernel {
         let mut random = Random::new(seed ^ 0xba_441e);
+        let random_depth = random.below(90) as u32;
         let (shape, barriers) = match random.percent(60) {
             true => {
                 let row = [random.below(32) as u32 + 1, 1, 1];
                 let group = random.pick(&[[32, 1, 1], row, [8, 4, 1], [5, 3, 2]]);
                 (launch(&mut random, group), 3)
+            }
+            // Deeper than a block of CUDA can be.
+            false if random.percent(25) => {
+                let group = random.pick(&[[1, 1, 65 + random_depth], [2, 1, 80], [1, 2, 70]]);
+                (launch(&mut random, group), 1)
             }
             false => (shape(&mut random), 1),
         };

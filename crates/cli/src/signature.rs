@@ -77,6 +77,7 @@ pub fn to_json(signature: &Signature) -> Value {
         json!({
             "threadgroup_memory": code.threadgroup_memory,
             "barriers": code.barriers,
+            "divergent_barrier": code.divergent_barrier,
             "atomics": code.atomics,
             "simdgroup": code.simdgroup,
         })

@@ -97,3 +97,24 @@ fn a_kernel_that_code_generation_does_not_support_fails_the_check() {
     ended.expect(1, &[]);
     assert_eq!(ended.stdout, format!("::error file={file},line=7::{why}\n"));
 }
+
+#[test]
+fn a_barrier_that_not_all_threads_may_reach_is_a_warning() {
+    let folder = Folder::new();
+    let kernel = |condition: &str| {
+        format!(
+            "{HEAD}kernel void k(device uint* o, uint i [[thread_position_in_grid]], uint g [[threadgroup_position_in_grid]]) {{\n  \
+             if ({condition}) {{\n    threadgroup_barrier(mem_flags::mem_none);\n  }}\n  o[i] = simd_sum(i);\n}}\n"
+        )
+    };
+    let warning = "5: warning: not all threads of the threadgroup may reach this barrier";
+    let file = folder.write("some.metal", kernel("i < 17"));
+    // Twice: the second result is from the cache.
+    for _ in 0..2 {
+        elinvar(&["check", &file, "--target", "cpu", "--target", "cuda"])
+            .expect(0, &[&format!("{file}:{warning}")]);
+    }
+    let ended = elinvar(&["check", &folder.write("all.metal", kernel("g < 17"))]);
+    ended.expect(0, &[]);
+    assert!(!ended.stderr.contains("warning"), "{}", ended.stderr);
+}

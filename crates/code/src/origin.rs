@@ -64,9 +64,13 @@ impl Origin {
     /// `Unsupported` if the module has no kernel entry.
     pub fn facts(&self, module: &Module) -> Result<CodeFacts> {
         let facts = elinvar_spmd::facts(module).map_err(|error| self.error(error))?;
+        let Signature { file, line, .. } = &self.signature;
+        let divergent = elinvar_spmd::divergent_barriers(module);
+        let lines = divergent.iter().map(|at| if at.file == *file { at.line } else { *line });
         Ok(CodeFacts {
             threadgroup_memory: facts.threadgroup_memory,
             barriers: facts.barriers,
+            divergent_barrier: lines.min(),
             atomics: facts.atomics,
             simdgroup: facts.simdgroup,
             only_written: facts.only_written,
@@ -81,7 +85,7 @@ impl Origin {
             elinvar_spmd::Error::DivergentBarrier { location, branch } => {
                 let message = format!(
                     "threadgroup_barrier in kernel `{name}` under control flow that differs between the \
-                     threads of a threadgroup"
+                     simdgroups of a threadgroup"
                 );
                 let mut diagnostic = self.diagnostic(location.as_ref(), message);
                 if let Some(branch) = branch {

@@ -53,7 +53,8 @@ pub(crate) fn caps(api: &Api, device: CUdevice) -> Result<Caps, Failure> {
             max_threadgroup_size: Dim3::new(
                 number(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
                 number(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
-                number(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+                // Layers of deep threadgroups are stacked along y: `elinvar_ptx::Block`.
+                number(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             ),
             max_threadgroup_memory: u64::from(number(
                 A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,

@@ -12,7 +12,7 @@ use cudarc::driver::sys::{
     CUjit_option_enum as JitOption, CUmodule, CUstream,
 };
 use elinvar_driver::{Binding, Dim3, Dispatch, Error, MemorySlice, Result};
-use elinvar_ptx::{Argument, Bounds, Extent, Parameter, Ptx};
+use elinvar_ptx::{Argument, Block, Bounds, Extent, Parameter, Ptx};
 
 use crate::caps;
 use crate::context::{Context, Handle};
@@ -128,6 +128,8 @@ impl Function {
             return Ok(());
         }
         let (grid, extent, linear) = self.grid(threads, dispatch.group)?;
+        let block = Block::of(dispatch.group.to_array());
+        let extent = block.parameter(extent);
         let shared = self.pack(dispatch, (threads, extent, linear), to)?;
         let mut bytes = to.params.len();
         // SAFETY: CUDA's markers for a buffer with all parameters and its size; both stay valid until the call returns, which copies them.
@@ -138,7 +140,7 @@ impl Function {
             (&raw mut bytes).cast(),
             std::ptr::null_mut(),
         ];
-        let Dim3 { x, y, z } = dispatch.group;
+        let [x, y, z] = block.size;
         let none = std::ptr::null_mut();
         // SAFETY: the runtime has checked the bindings against the kernel's signature; what the kernel does with them is the caller's
         // responsibility. The submission keeps the memory that they refer to.
@@ -182,7 +184,7 @@ impl Function {
     fn pack(
         &self,
         dispatch: &Dispatch,
-        (threads, extent, linear): (Dim3, Extent, [u32; 2]),
+        (threads, extent, linear): (Dim3, u32, [u32; 2]),
         to: &mut Target<'_>,
     ) -> Result<u32> {
         to.params.clear();
@@ -193,7 +195,7 @@ impl Function {
                     self.argument(dispatch, index, argument, &mut dynamic, to)?
                 }
                 Parameter::Threads(d) => to.put(&threads.to_array()[d].to_ne_bytes()),
-                Parameter::Extent => to.put(&(extent as u32).to_ne_bytes()),
+                Parameter::Extent => to.put(&extent.to_ne_bytes()),
                 Parameter::Linear(d) => to.put(&linear[d].to_ne_bytes()),
                 Parameter::Record => {
                     let Some(bounds) = &self.bounds else {

@@ -180,6 +180,9 @@ pub struct CodeFacts {
     pub threadgroup_memory: u64,
     /// Number of threadgroup barriers in the code.
     pub barriers: u32,
+    /// Line of the first threadgroup barrier that some threads of a simdgroup may reach and others bypass; the kernel's line, if the barrier
+    /// is in another file.
+    pub divergent_barrier: Option<u32>,
     /// Number of atomic operations in the code, excluding fences.
     pub atomics: u32,
     /// Whether it uses simdgroup functions.

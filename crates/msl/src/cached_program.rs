@@ -290,6 +290,7 @@ mod tests {
             code: Some(CodeFacts {
                 threadgroup_memory: 16,
                 barriers: 1,
+                divergent_barrier: Some(9),
                 atomics: 300,
                 simdgroup: true,
                 only_written: 5,

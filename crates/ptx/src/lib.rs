@@ -19,6 +19,6 @@ mod target;
 pub use compiler::{Compiler, Constants, Ptx};
 pub use elinvar_code::{Bounds, Bundle};
 pub use elinvar_spmd::bounds::FaultRecord;
-pub use elinvar_spmd::nvptx::{Argument, Extent, Parameter};
+pub use elinvar_spmd::nvptx::{Argument, Block, Extent, Parameter};
 pub use packed::{BUNDLE, Library};
 pub use target::Target;

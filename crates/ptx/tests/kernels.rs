@@ -191,16 +191,18 @@ fn checked_kernels_take_sizes_and_a_record() {
 }
 
 const MISSED: &str = "kernel void k(device uint* a, uint t [[thread_position_in_threadgroup]]) {
-        if (t < 16u) threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (t < 32u) threadgroup_barrier(mem_flags::mem_threadgroup);
         a[t] += 1u;
+        threadgroup_barrier(mem_flags::mem_device);
+        a[t] += a[t ^ 1u];
     }";
 
 #[test]
-fn a_barrier_that_threads_miss_is_refused_with_its_line_also_from_a_bundle() {
+fn different_barriers_are_refused_with_their_line_also_from_a_bundle() {
     let compiler = compiler(MISSED, MathMode::Fast);
     let options = PipelineOptions::default();
-    compiler.check_group("k", &options, Dim3::from(16)).unwrap();
-    let Err(Error::Compile(wrong)) = compiler.check_group("k", &options, Dim3::from(32)) else {
+    compiler.check_group("k", &options, Dim3::from(32)).unwrap();
+    let Err(Error::Compile(wrong)) = compiler.check_group("k", &options, Dim3::from(96)) else {
         panic!("not refused")
     };
     assert_eq!((wrong[0].file.as_str(), wrong[0].line), ("k.metal", 4));

@@ -14,9 +14,9 @@ pub enum Error {
         /// Location in the user's source.
         location: Option<Location>,
     },
-    /// A barrier that some threads of the threadgroup reach and others provably do not.
+    /// A barrier at which the simdgroups of a threadgroup provably do not meet.
     #[error(
-        "{}threadgroup_barrier under control flow that differs between the threads of a threadgroup{}",
+        "{}threadgroup_barrier under control flow that differs between the simdgroups of a threadgroup{}",
         place(.location),
         branch_text(.branch)
     )]

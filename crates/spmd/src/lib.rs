@@ -36,6 +36,7 @@ mod support;
 mod transform;
 mod vector;
 
+pub use analysis::divergent_barriers::divergent_barriers;
 pub use analysis::facts::{Facts, facts};
 pub use analysis::lane_layout::{GroupSize, RowSizes};
 pub use analysis::size_bound::SizeBound;

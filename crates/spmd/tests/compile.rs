@@ -199,46 +199,47 @@ fn a_pointer_from_memory_cannot_be_checked() {
     }
 }
 
-const DIVERGENT: &str = "
-    %local = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
-    %first = icmp ult i32 %local, LIMIT
-    br i1 %first, label %wait, label %join
-  wait:
-    call void @__elinvar_threadgroup_barrier(i32 2)
-    br label %join
-  join:
-    store i32 1, ptr %data
-    ret void";
-
+/// A simdgroup arrives if any of its lanes does, and counts as arrived when it has returned.
 #[test]
-fn a_barrier_that_some_threads_miss_is_refused() {
-    let result = body(&DIVERGENT.replace("LIMIT", "16"));
-    assert!(matches!(result, Err(Error::DivergentBarrier { .. })), "{result:?}");
-    // With 64 threads the same branch does not diverge.
-    assert!(body(&DIVERGENT.replace("LIMIT", "64")).is_ok());
-    // Those that miss it only return: they count as arrived.
-    assert!(body(&DIVERGENT.replace("LIMIT", "16").replace("store i32 1, ptr %data", "")).is_ok());
-    // Known only at run time.
-    let unknown =
-        "%n = call i32 @__elinvar_threads_per_grid(i32 0)".to_owned() + &DIVERGENT.replace("LIMIT", "%n");
-    assert!(body(&unknown).is_ok());
+fn a_barrier_that_some_threads_miss_compiles() {
+    let branch = "
+        %local = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+        %n = call i32 @__elinvar_threads_per_grid(i32 0)
+        %first = icmp ult i32 %local, LIMIT
+        br i1 %first, label %wait, label %join
+      wait:
+        call void @__elinvar_threadgroup_barrier(i32 2)
+        br label %join
+      join:
+        store i32 1, ptr %data
+        ret void";
+    for limit in ["16", "32", "64", "%n"] {
+        let result = body(&branch.replace("LIMIT", limit));
+        assert!(result.is_ok(), "{limit}: {result:?}");
+    }
 }
 
 #[test]
-fn different_barriers_on_two_sides_are_refused() {
-    let result = body(
-        "%local = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
-         %bit = and i32 %local, 1
-         %odd = icmp eq i32 %bit, 1
-         br i1 %odd, label %a, label %b
-       a:
-         call void @__elinvar_threadgroup_barrier(i32 2)
-         ret void
-       b:
-         call void @__elinvar_threadgroup_barrier(i32 2)
-         ret void",
-    );
+fn different_barriers_of_two_simdgroups_are_refused() {
+    let sides = |decides: &str| {
+        body(&format!(
+            "%local = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+             {decides}
+             %odd = icmp eq i32 %bit, 1
+             br i1 %odd, label %a, label %b
+           a:
+             call void @__elinvar_threadgroup_barrier(i32 2)
+             ret void
+           b:
+             call void @__elinvar_threadgroup_barrier(i32 2)
+             ret void"
+        ))
+    };
+    let result = sides("%bit = lshr i32 %local, 5");
     assert!(matches!(result, Err(Error::DivergentBarrier { .. })), "{result:?}");
+    // Each simdgroup has lanes on both sides, so all meet at one barrier, then at the other.
+    let result = sides("%bit = and i32 %local, 1");
+    assert!(result.is_ok(), "{result:?}");
 }
 
 #[track_caller]

@@ -15,10 +15,12 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("cpu", "errors::captures", NO_CAPTURE),
     ("isolated", "callbacks::waits_in_a_destructor", "it is isolated"),
     ("isolated", "errors::captures", NO_CAPTURE),
+    ("isolated", "memory::flag_of_the_host", "it is isolated"),
     ("isolated", "memory::of_the_host", "it is isolated"),
     ("isolated_cuda", "barriers::different_barriers_fault", "does not detect that threads"),
     ("isolated_cuda", "callbacks::waits_in_a_destructor", "it is isolated"),
     ("isolated_cuda", "errors::captures", NO_CAPTURE),
+    ("isolated_cuda", "memory::flag_of_the_host", "it is isolated"),
     ("isolated_cuda", "memory::of_the_host", "it is isolated"),
     ("isolated_cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
     ("isolated_cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
@@ -32,6 +34,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "checks::barriers_and_early_return", ONLY_BUFFERS),
     ("metal", "checks::before_the_start", NO_LAYER),
     ("metal", "checks::constant_table", ONLY_BUFFERS),
+    ("metal", "checks::divergent_barriers", NO_LAYER),
     ("metal", "checks::dynamic_threadgroup_memory", ONLY_BUFFERS),
     ("metal", "checks::empty_buffer", NO_LAYER),
     ("metal", "checks::one_of_two_buffers", NO_LAYER),
@@ -63,6 +66,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "soundness::pointers_of_one_or_none", ONLY_BUFFERS),
     ("toy", "arguments::aliasing_arguments", "no arguments that overlap"),
     ("toy", "callbacks::waits_in_a_destructor", "of host memory in place"),
+    ("toy", "memory::flag_of_the_host", "of host memory in place"),
     ("toy", "memory::of_the_host", "of host memory in place"),
 ];
 

@@ -7,7 +7,7 @@ use elinvar_driver_cpu::Launch;
 use elinvar_ir::Module;
 use elinvar_reference::{Argument, Options};
 use elinvar_spmd::bounds::FaultRecord;
-use elinvar_spmd::nvptx::Extent;
+use elinvar_spmd::nvptx::{self, Extent};
 
 use crate::compile::{self, Built, Case, Runnable, Setting};
 use crate::generate::{ACCUMULATORS, INPUTS, Kernel, Shape, WORDS, header, wide};
@@ -153,13 +153,16 @@ fn interpreted(
     let bytes = |words: &[u32]| Argument::Bytes(words.iter().flat_map(|w| w.to_le_bytes()).collect());
     let [out, given, acc, wide] = &input.buffers;
     let mut arguments = vec![bytes(out), bytes(given), bytes(&[case.n]), bytes(acc), bytes(wide)];
+    let Shape { mut threads, mut group } = case.shape;
     if blocks {
-        let Shape { threads: [x, y, z], group } = case.shape;
-        let extent = Extent::of([x, y, z], group) as u32;
+        let [x, y, z] = threads;
+        let block = nvptx::Block::of(group);
+        let extent = block.parameter(Extent::of(threads, group));
         arguments.extend([x, y, z, extent, 0, 0].map(Argument::Number));
+        threads = std::array::from_fn(|d| threads[d].div_ceil(group[d]) * block.size[d]);
+        group = block.size;
     }
-    let launch =
-        elinvar_reference::Launch { threads: case.shape.threads, group: case.shape.group, arguments };
+    let launch = elinvar_reference::Launch { threads, group, arguments };
     let steps = if blocks { STEPS * 8 } else { STEPS };
     let options = Options { steps, blocks, ..Options::default() };
     let words = |bytes: &[u8]| {

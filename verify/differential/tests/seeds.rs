@@ -12,6 +12,11 @@ fn indices_are_exact() {
     expect_same(Kernel::indexed);
 }
 
+#[test]
+fn barriers_in_divergent_control_flow() {
+    expect_same(Kernel::divergent);
+}
+
 /// LLVM 19 compiled the first without optimization to accesses outside its memory (AVX-512); the next two did not end; the others loaded one
 /// lane's element for all, and stored to an array of a thread as if it were aligned.
 #[test]

@@ -1,8 +1,11 @@
-//! Runs the threads of a threadgroup, one after the other up to synchronization points.
+//! Runs the threads of a threadgroup, each simdgroup up to its next barrier.
 //!
-//! A thread runs until it returns, reaches a threadgroup barrier, or reaches a simdgroup operation. When all threads of a
-//! simdgroup have stopped, those at the first such operation in program order execute it. When all threads of the threadgroup
-//! have stopped otherwise, they pass the barrier if all threads that have not returned are at the same one.
+//! The threads of a simdgroup follow program order together: of those that have not returned, the first in order runs to the end of
+//! its block, and the threads at one simdgroup operation execute it when no other is before it. If the first ones are at a threadgroup
+//! barrier, the simdgroup has arrived; the others wait where they are. When all simdgroups with threads have arrived, at the same
+//! barrier, the threads at it continue.
+//!
+//! In code lowered for NVPTX a thread runs until it returns or synchronizes: lanes meet by their masks, and barriers count threads.
 
 use crate::fault::{Fault, Problem, Result};
 use crate::group_ops::{self, LANES};
@@ -41,14 +44,61 @@ impl<'m> Machine<'m> {
     }
 
     fn run_simdgroup(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<(), Fault> {
+        if self.options.blocks {
+            return self.run_warp(threads);
+        }
+        let mut keys = Vec::new();
+        for thread in &*threads {
+            keys.push(self.key(thread).map_err(|p| self.fault(p, Some(thread)))?);
+        }
+        loop {
+            let active = (0..threads.len()).filter(|lane| !matches!(threads[*lane].state, State::Done));
+            let Some(first) = active.min_by_key(|lane| &keys[*lane]) else { return Ok(()) };
+            let together: Vec<usize> = (0..threads.len())
+                .filter(|lane| keys[*lane] == keys[first] && !matches!(threads[*lane].state, State::Done))
+                .collect();
+            let is_ready = |lane: &&usize| matches!(threads[**lane].state, State::Ready);
+            match (together.iter().find(is_ready), &threads[first].state) {
+                (Some(ready), _) => {
+                    let thread = &mut threads[*ready];
+                    self.run_block(thread).map_err(|p| self.fault(p, Some(thread)))?;
+                }
+                (None, State::AtGroupCall(_)) => self.meet(threads, &together)?,
+                (None, _) => {
+                    together.into_iter().for_each(|lane| threads[lane].state = State::Arrived);
+                    return Ok(());
+                }
+            }
+            for lane in together {
+                keys[lane] = self.key(&threads[lane]).map_err(|p| self.fault(p, threads.get(lane)))?;
+            }
+        }
+    }
+
+    /// Runs a thread to the end of a block, or up to a synchronization point.
+    fn run_block(&mut self, thread: &mut Thread<'m>) -> Result<()> {
+        while matches!(thread.state, State::Ready) {
+            let frame = thread.frame()?;
+            let is_end = frame.inst >= self.function(frame.function).block(frame.block).insts.len();
+            self.step(thread)?;
+            if is_end {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the lanes of a warp until each has returned or waits at a barrier.
+    fn run_warp(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<(), Fault> {
         loop {
             for thread in &mut *threads {
                 while matches!(thread.state, State::Ready) {
                     self.step(thread).map_err(|p| self.fault(p, Some(thread)))?;
                 }
             }
-            let met = if self.options.blocks { self.meet_by_mask(threads)? } else { self.meet(threads)? };
-            if !met {
+            if !self.meet_by_mask(threads)? {
+                let waiting = threads.iter_mut().filter(|t| matches!(t.state, State::AtBarrier));
+                waiting.for_each(|thread| thread.state = State::Arrived);
                 return Ok(());
             }
         }
@@ -68,34 +118,18 @@ impl<'m> Machine<'m> {
         Ok(met)
     }
 
-    /// Executes the first operation in program order at which threads wait; returns false if there is none.
-    fn meet(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<bool, Fault> {
-        let mut first: Option<Vec<(u32, u32)>> = None;
-        let mut together = Vec::new();
-        for (lane, thread) in threads.iter().enumerate() {
-            if !matches!(thread.state, State::AtGroupCall(_)) {
-                continue;
-            }
-            let key = self.key(thread).map_err(|p| self.fault(p, Some(thread)))?;
-            let order = first.as_ref().map(|f| key.cmp(f));
-            if order != Some(std::cmp::Ordering::Equal) && order != Some(std::cmp::Ordering::Greater) {
-                first = Some(key);
-                together.clear();
-                together.push(lane);
-            } else if order == Some(std::cmp::Ordering::Equal) {
-                together.push(lane);
-            }
-        }
-        let Some(lane) = together.first().copied() else { return Ok(false) };
-        let results = results(threads, &together).map_err(|p| self.fault(p, threads.get(lane)))?;
-        for (lane, value) in together.into_iter().zip(results) {
+    /// Executes the operation at which these threads wait.
+    fn meet(&mut self, threads: &mut [Thread<'m>], together: &[usize]) -> std::result::Result<(), Fault> {
+        let first = together.first().copied().unwrap_or(0);
+        let results = results(threads, together).map_err(|p| self.fault(p, threads.get(first)))?;
+        for (lane, value) in together.iter().copied().zip(results) {
             let thread = &mut threads[lane];
             thread.state = State::Ready;
             if let Err(problem) = self.return_from_call(thread, value) {
                 return Err(self.fault(problem, Some(thread)));
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Sort key of a thread in its simdgroup.
@@ -118,11 +152,11 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    /// Lets all threads pass the barrier at which they wait; returns false if all have returned.
+    /// Lets the threads that have arrived at a barrier pass it; returns false if there are none.
     fn pass_barrier(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<bool, Fault> {
         let mut site = None;
         let mut location = None;
-        for thread in threads.iter().filter(|t| matches!(t.state, State::AtBarrier)) {
+        for thread in threads.iter().filter(|t| matches!(t.state, State::Arrived)) {
             let here = thread.site();
             match &site {
                 None => {
@@ -136,7 +170,7 @@ impl<'m> Machine<'m> {
             }
         }
         for thread in &mut *threads {
-            if matches!(thread.state, State::AtBarrier) {
+            if matches!(thread.state, State::Arrived) {
                 thread.state = State::Ready;
                 if let Err(problem) = self.return_from_call(thread, None) {
                     return Err(self.fault(problem, Some(thread)));

@@ -10,8 +10,10 @@ use crate::value::Value;
 #[derive(Debug)]
 pub(crate) enum State<'m> {
     Ready,
-    /// Waits at a barrier of the threadgroup.
+    /// Stands at a barrier of the threadgroup.
     AtBarrier,
+    /// Stands at the barrier at which its simdgroup has arrived.
+    Arrived,
     /// Waits at an operation that the threads of its simdgroup execute together.
     AtGroupCall(Waiting<'m>),
     Done,

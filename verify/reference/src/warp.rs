@@ -54,7 +54,7 @@ impl Machine<'_> {
             return Ok(Some(Value::Bits(u128::from(sizes[at]))));
         }
         match (name, args) {
-            ("membar.gl", []) => Ok(None),
+            ("membar.gl" | "membar.sys", []) => Ok(None),
             ("div.rn.f", [a, b]) => {
                 a.zip(b, &mut |a, b| float::binary(BinaryOp::FDiv, &Type::Float, a, b)).map(Some)
             }

@@ -86,15 +86,37 @@ fn what_is_outside_is_named() {
     assert!(private.to_string().contains("offset 16 of a private variable, which has 16 bytes"), "{private}");
 }
 
+/// A simdgroup arrives for all its lanes; those that have taken another path wait where the paths join.
 #[test]
-fn barriers_that_some_threads_miss_are_faults() {
+fn a_barrier_that_some_lanes_miss_does_not_wait_for_them() {
+    let kernel = module(
+        "kernel void k(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+             threadgroup uint tile[64];
+             tile[i] = 1;
+             uint r = 0;
+             for (uint k = 0; k < i % 4; ++k) {
+                 threadgroup_barrier(mem_flags::mem_none);
+                 r += k + 1;
+                 tile[i] = r;
+             }
+             out[i] = tile[i ^ 3] * 1000 + simd_sum(r);
+         }",
+    );
+    let memory = run(&kernel, &launch(64, 64, vec![words([0; 64])])).expect("every simdgroup arrives");
+    let r = |i: u32| [0, 1, 3, 6][i as usize % 4];
+    let expected: Vec<u32> = (0..64).map(|i| if i % 4 == 3 { 1000 } else { r(i ^ 3) * 1000 } + 80).collect();
+    assert_eq!(read(&memory[0]), expected);
+}
+
+#[test]
+fn different_barriers_of_two_simdgroups_are_faults() {
     let missed = fault(
         "kernel void k(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
-             if (i < 2) threadgroup_barrier(mem_flags::mem_none);
+             if (i < 32) threadgroup_barrier(mem_flags::mem_none);
              else threadgroup_barrier(mem_flags::mem_none);
              out[i] = i;
          }",
-        4,
+        64,
     );
     assert!(matches!(&*missed.problem, Problem::DivergentBarrier { other: Some(_) }), "{missed}");
     let returned = module(

@@ -100,7 +100,12 @@ impl FileReport {
     /// Adds the result of building a kernel for a target.
     pub fn enter(&mut self, target: Target, kernel: &Signature, built: Built) {
         let (signature, state) = match built {
-            Built::Ok(signature) => (signature, State::Ok),
+            Built::Ok(signature) => {
+                if let Some(line) = signature.code.and_then(|code| code.divergent_barrier) {
+                    self.note(&divergent_barrier(&kernel.file, line));
+                }
+                (signature, State::Ok)
+            }
             Built::Incomplete(why) => {
                 self.note(&not_built(kernel, &why));
                 (kernel.clone(), State::NotBuilt(why))
@@ -261,6 +266,12 @@ fn not_built(kernel: &Signature, why: &str) -> Diagnostic {
         severity: Severity::Warning,
         ..Diagnostic::error(kernel.file.clone(), kernel.line, 0, message)
     }
+}
+
+/// A barrier that not all threads may reach; the same for all kernels of a template.
+fn divergent_barrier(file: &str, line: u32) -> Diagnostic {
+    let message = "not all threads of the threadgroup may reach this barrier: a simdgroup arrives if any of its threads does";
+    Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, line, 0, message) }
 }
 
 fn diagnostic_json(diagnostic: &Diagnostic) -> Value {

@@ -46,6 +46,7 @@ fn facts(module: &Module) -> Option<CodeFacts> {
     Some(CodeFacts {
         threadgroup_memory: facts.threadgroup_memory,
         barriers: facts.barriers,
+        divergent_barrier: None,
         atomics: facts.atomics,
         simdgroup: facts.simdgroup,
         only_written: facts.only_written,

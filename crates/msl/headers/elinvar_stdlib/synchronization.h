@@ -34,13 +34,20 @@ enum thread_scope {
     thread_scope_system,
 };
 
-ELINVAR_INLINE ELINVAR_CONVERGENT void threadgroup_barrier(mem_flags flags, thread_scope = thread_scope_threadgroup) {
+// A fence with sequential consistency has system scope, any other device scope. That of a single thread only binds the compiler.
+ELINVAR_INLINE void atomic_thread_fence(mem_flags, memory_order order, thread_scope scope = thread_scope_device) {
+    if (order == memory_order_relaxed) return;
+    if (scope == thread_scope_system) __atomic_thread_fence(memory_order_seq_cst);
+    else if (scope == thread_scope_thread) __atomic_signal_fence(order);
+    else __atomic_thread_fence(order);
+}
+ELINVAR_INLINE ELINVAR_CONVERGENT void threadgroup_barrier(mem_flags flags,
+                                                           thread_scope scope = thread_scope_threadgroup) {
+    if (scope == thread_scope_system) __atomic_thread_fence(memory_order_seq_cst);
     __elinvar_threadgroup_barrier(uint(flags));
+    if (scope == thread_scope_system) __atomic_thread_fence(memory_order_seq_cst);
 }
 ELINVAR_INLINE ELINVAR_CONVERGENT void simdgroup_barrier(mem_flags flags, thread_scope = thread_scope_simdgroup) {
     __elinvar_simdgroup_barrier(uint(flags));
-}
-ELINVAR_INLINE void atomic_thread_fence(mem_flags, memory_order order, thread_scope = thread_scope_device) {
-    __atomic_thread_fence(order);
 }
 } // namespace metal

@@ -16,12 +16,21 @@ fn address_spaces_and_literals() {
         body("x.device + y->kernel + thread_scope::device"),
         "x.device + y->kernel + thread_scope::device"
     );
-    assert_eq!(body("coherent(device) device int* p;"), "  int* p;");
-    assert_eq!(body("coherent device int* p;"), "  int* p;");
-    assert_eq!(body("int coherent = 1;"), "int coherent = 1;");
     let casts = "bfloat b = static_cast<bfloat>(static_cast<device half*>(p)[0]);";
     assert_eq!(body(casts), "bfloat b = elinvar::cast<bfloat>(static_cast< half*>(p)[0]);");
     assert_eq!(body("x = static_cast<int>(y);"), "x = static_cast<int>(y);");
+}
+
+#[test]
+fn coherent_objects_are_volatile() {
+    assert_eq!(body("coherent(device) device int* p;"), "volatile  int* p;");
+    assert_eq!(body("device coherent(system) int* p;"), " volatile int* p;");
+    assert_eq!(body("coherent device int* p;"), "volatile  int* p;");
+    assert_eq!(body("volatile coherent(system) device uint* p;"), "volatile   uint* p;");
+    assert_eq!(body("coherent(system) device const volatile uint* p;"), "  const volatile uint* p;");
+    for other in ["int coherent = 1;", "x = coherent(y) + coherent;", "f(coherent);"] {
+        assert_eq!(body(other), other);
+    }
 }
 
 #[test]

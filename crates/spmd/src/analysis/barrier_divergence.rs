@@ -1,78 +1,52 @@
-//! Rejects barriers that some threads of a threadgroup reach and others provably do not.
+//! Rejects barriers at which the simdgroups of a threadgroup provably do not meet.
 //!
-//! A branch counts as divergent only if its condition can be evaluated here, from thread positions and constants, and differs
-//! between threads of the first threadgroup. Exited threads count as arrived, so a barrier after an early return is valid.
-//! Rejected is a barrier on one side of such a branch if the other side reaches another barrier, or reaches the join with work
-//! left to do. Conditions that are known at run time only are checked by the compiled code.
-//!
-//! An optimizer may have merged the last stores of both sides of an early return into one at the join. Such an instruction has
-//! lost its line, which distinguishes it from other work at the join; or it is at the join of several returns in one line, and
-//! some paths from the barrier bypass it.
+//! A branch counts as divergent only if its condition can be evaluated here, from thread positions and constants, and simdgroups of
+//! the first threadgroup take different sides of it. Rejected is a barrier on one side of such a branch if the other side reaches
+//! another barrier first. A simdgroup arrives at a barrier if any of its lanes does, and exited simdgroups count as arrived: a
+//! barrier that some simdgroups bypass until they return is valid. Conditions that are known at run time only are checked by the
+//! compiled code.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use elinvar_ir::{
-    BinaryOp, BlockId, CastOp, Const, Inst, IntPredicate, Module, Op, Operand, Term, Type, ValueId,
-};
+use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, IntPredicate, Module, Op, Operand, Term, Type, ValueId};
 
 use crate::Error;
-use crate::analysis::regions::{Region, reachable};
-use crate::intrinsic::Position;
+use crate::analysis::regions::{Region, reachable, regions};
+use crate::intrinsic::{Position, SIMDGROUP};
 use crate::kernel::Kernel;
-use crate::support::ir::callee_name;
-use crate::transform::bounds::RECORD;
+use crate::transform::{lower_intrinsics, scalarize};
 
-/// Checks every branch of `kernel` for threadgroups of a dynamic size: a branch that diverges for some sizes counts as divergent for all.
+/// Checks the entry of `module` for threadgroups of this size.
 ///
 /// # Errors
-/// `Unsupported` with the location of the barrier.
-pub(crate) fn check_any_size(module: &Module, kernel: &Kernel, regions: &[Region]) -> Result<(), Error> {
-    let conditions = Conditions::new(kernel, [1; 3]);
-    check_branches(module, kernel, regions, |decides| conditions.may_vary(decides)).map_err(|error| match error {
-        Error::DivergentBarrier { location, .. } => Error::unsupported(
-            "a barrier under control flow that depends on the threadgroup size, which is known at run time only",
-            location,
-        ),
-        error => error,
-    })
+/// `DivergentBarrier`, and those of the lowering of intrinsics.
+pub(crate) fn check_entry(module: &Module, group: [u32; 3]) -> Result<(), Error> {
+    let mut kernel = lower_intrinsics::lower(module)?;
+    scalarize::scalarize(module, &mut kernel.function);
+    check(&kernel, &regions(&kernel), group)
 }
 
-/// Checks every branch of `kernel` for threadgroups of this size.
-pub(crate) fn check(
-    module: &Module,
-    kernel: &Kernel,
-    regions: &[Region],
-    group: [u32; 3],
-) -> Result<(), Error> {
-    let conditions = Conditions::new(kernel, group);
-    check_branches(module, kernel, regions, |decides| conditions.varies(decides))
-}
-
-/// Checks the branches whose condition diverges.
-fn check_branches(
-    module: &Module,
-    kernel: &Kernel,
-    regions: &[Region],
-    diverges: impl Fn(&Operand) -> bool,
-) -> Result<(), Error> {
+/// Checks every branch of `kernel`.
+fn check(kernel: &Kernel, regions: &[Region], group: [u32; 3]) -> Result<(), Error> {
     if kernel.barriers.is_empty() {
         return Ok(());
     }
+    let conditions = Conditions::new(kernel, group);
     for block in kernel.function.block_ids() {
         let decides = match &kernel.function.block(block).term {
             Term::CondBr { cond, .. } => cond,
             Term::Switch { value, .. } => &value.op,
             _ => continue,
         };
-        if diverges(decides) {
-            check_branch(module, kernel, regions, block)?;
+        if conditions.parts_simdgroups(decides) {
+            check_branch(kernel, regions, block)?;
         }
     }
     Ok(())
 }
 
-fn check_branch(module: &Module, kernel: &Kernel, regions: &[Region], branch: BlockId) -> Result<(), Error> {
+fn check_branch(kernel: &Kernel, regions: &[Region], branch: BlockId) -> Result<(), Error> {
     let mut successors = kernel.function.block(branch).term.successors();
     successors.sort_unstable();
     successors.dedup();
@@ -86,8 +60,7 @@ fn check_branch(module: &Module, kernel: &Kernel, regions: &[Region], branch: Bl
             continue;
         }
         for side in sides.iter().filter(|side| !reaches(side)) {
-            let other_barrier = kernel.barriers.iter().any(|b| side[b.from.0 as usize]);
-            if other_barrier || joins_with_work(module, kernel, barrier.cont, side) {
+            if kernel.barriers.iter().any(|b| side[b.from.0 as usize]) {
                 return Err(Error::DivergentBarrier {
                     location: barrier.location.clone(),
                     branch: kernel.branch_locations.get(&branch).cloned(),
@@ -96,40 +69,6 @@ fn check_branch(module: &Module, kernel: &Kernel, regions: &[Region], branch: Bl
         }
     }
     Ok(())
-}
-
-/// Whether every path from `after` reaches a block of `side` with an effect.
-fn joins_with_work(module: &Module, kernel: &Kernel, after: BlockId, side: &[bool]) -> bool {
-    let mut seen = vec![false; side.len()];
-    let mut todo = vec![after];
-    let mut joins = false;
-    while let Some(block) = todo.pop() {
-        if std::mem::replace(&mut seen[block.0 as usize], true) {
-            continue;
-        }
-        let code = kernel.function.block(block);
-        if side[block.0 as usize] && code.insts.iter().any(|i| is_work(module, i)) {
-            joins = true;
-        } else if matches!(code.term, Term::Ret(_)) {
-            return false;
-        } else {
-            todo.extend(code.term.successors());
-        }
-    }
-    joins
-}
-
-/// Whether an instruction has a visible effect, at its original place in the source.
-fn is_work(module: &Module, inst: &Inst) -> bool {
-    let has_effect = match &inst.op {
-        Op::Store { .. } | Op::AtomicRmw { .. } | Op::CmpXchg { .. } => true,
-        Op::Call(call) => inst.result.is_none() && callee_name(call) != Some(RECORD),
-        _ => false,
-    };
-    let node =
-        inst.metadata.iter().find(|(kind, _)| kind == "dbg").and_then(|(_, id)| module.metadata_node(*id));
-    let merged = node.is_some_and(|text| text.contains("line: 0,"));
-    has_effect && !merged
 }
 
 /// Evaluates values that depend on the thread's position only.
@@ -149,52 +88,22 @@ impl<'k> Conditions<'k> {
         Self { kernel, definitions, group }
     }
 
-    fn varies(&self, operand: &Operand) -> bool {
+    /// Whether a value is known for every thread, and the sets of values of two simdgroups differ.
+    fn parts_simdgroups(&self, operand: &Operand) -> bool {
         let Operand::Value(value) = operand else { return false };
         let ty = self.kernel.function.ty(*value).clone();
         let Type::Int(_) = ty else { return false };
-        let mut first = None;
-        for z in 0..self.group[2] {
-            for y in 0..self.group[1] {
-                for x in 0..self.group[0] {
-                    let Some(now) = self.operand(operand, &ty, [x, y, z], &Cell::new(FUEL)) else {
-                        return false;
-                    };
-                    if *first.get_or_insert(now) != now {
-                        return true;
-                    }
-                }
+        let [x, y, z] = self.group;
+        let threads: Vec<[u32; 3]> = (0..x * y * z).map(|i| [i % x, i / x % y, i / x / y]).collect();
+        let mut first: Option<BTreeSet<u128>> = None;
+        for simdgroup in threads.chunks(SIMDGROUP as usize) {
+            let values = simdgroup.iter().map(|thread| self.operand(operand, &ty, *thread, &Cell::new(FUEL)));
+            let Some(values) = values.collect::<Option<BTreeSet<u128>>>() else { return false };
+            if *first.get_or_insert_with(|| values.clone()) != values {
+                return true;
             }
         }
         false
-    }
-
-    /// Whether a value can be evaluated and depends on the thread's position, so that it may vary in threadgroups of some size.
-    fn may_vary(&self, operand: &Operand) -> bool {
-        self.has_position(operand, &Cell::new(FUEL)) == Some(true)
-    }
-
-    /// Whether the thread's position is among the terms of a value; `None` if it has other terms than positions, sizes and constants.
-    fn has_position(&self, operand: &Operand, fuel: &Cell<u32>) -> Option<bool> {
-        let Operand::Value(value) = operand else { return Some(false) };
-        fuel.set(fuel.get().checked_sub(1)?);
-        if let Some((position, _)) = self.kernel.positions.get(value) {
-            return match position {
-                Position::Thread => Some(true),
-                Position::Group | Position::GroupSize | Position::FullGroupSize => Some(false),
-                Position::Grid | Position::Groups | Position::ArgumentBytes | Position::FaultRecord => None,
-            };
-        }
-        let op = self.definitions.get(value)?;
-        match op {
-            // Of a select, only one side is evaluated.
-            Op::Select { .. } => Some(true),
-            Op::Binary { .. } | Op::ICmp { .. } | Op::Cast { .. } | Op::Freeze(_) => {
-                let terms = op.operands().into_iter().map(|term| self.has_position(term, fuel));
-                terms.collect::<Option<Vec<_>>>().map(|terms| terms.contains(&true))
-            }
-            _ => None,
-        }
     }
 
     /// The value for one thread, zero-extended.

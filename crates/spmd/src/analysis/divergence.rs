@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use elinvar_ir::{Block, BlockId, Call, Function, Inst, Op, Operand, Term, ValueId};
 
 use crate::analysis::cfg::Cfg;
-use crate::intrinsic::{Intrinsic, Uniform};
+use crate::intrinsic::{Intrinsic, Position, Uniform};
 use crate::support::ir::callee_name;
 
 /// Divergent values and branches.
@@ -70,7 +70,11 @@ impl DivergenceAnalysis {
 
     /// Whether the result of a call is uniform over converged threads of a simdgroup.
     fn is_uniform(&self, name: &str, call: &Call) -> bool {
-        let Some(Intrinsic::Group(function)) = Intrinsic::parse(name) else { return false };
+        let function = match Intrinsic::parse(name) {
+            Some(Intrinsic::Group(function)) => function,
+            Some(Intrinsic::Position(position)) => return position != Position::Thread,
+            _ => return false,
+        };
         match function.uniform() {
             Uniform::Always => true,
             Uniform::Never => false,

@@ -15,6 +15,7 @@ pub(crate) mod barrier_divergence;
 pub(crate) mod cfg;
 pub(crate) mod contiguous_rows;
 pub(crate) mod divergence;
+pub(crate) mod divergent_barriers;
 pub(crate) mod facts;
 pub(crate) mod index_narrowing;
 pub(crate) mod interleaved_access;

@@ -4,10 +4,14 @@
 //! by a device-scope fence: writes of a thread before the barrier are visible to other blocks after they observe an atomic write
 //! by any thread of this block after the barrier (PTX ISA, "Memory Consistency Model": causality order).
 //!
+//! A sequentially consistent fence has system scope, since the headers use it for `thread_scope_system`; others have device scope.
+//! Volatile accesses remain: LLVM lowers them to `ld.volatile` and `st.volatile`, which are relaxed with system scope (PTX ISA,
+//! "ld.volatile").
+//!
 //! Atomic operations with an ordering get device-scope fences before them, after them or both, and become relaxed: LLVM lowers
 //! read-modify-write operations to relaxed ones, and has no lowering for some ordered loads and stores.
 
-use elinvar_ir::{CallArg, Function, Inst, Module, Op, Operand, Ordering, Type};
+use elinvar_ir::{Atomic, CallArg, Function, Inst, Module, Op, Operand, Ordering, Type};
 
 use crate::intrinsic::{DEVICE_FLAGS, Intrinsic};
 use crate::support::builder::call;
@@ -15,6 +19,7 @@ use crate::support::ir::callee_name;
 
 const BARRIER: &str = "llvm.nvvm.barrier0";
 const FENCE: &str = "llvm.nvvm.membar.gl";
+const SYSTEM_FENCE: &str = "llvm.nvvm.membar.sys";
 
 /// Lowers the barriers and fences of the kernel, and of the functions that are not inlined.
 pub(super) fn write(module: &mut Module, kernel: &mut Function) {
@@ -42,6 +47,8 @@ fn written(mut inst: Inst) -> Vec<Inst> {
             let fence = orders_device(&call.args).then(|| effect(FENCE));
             fence.into_iter().chain([effect(BARRIER)]).collect()
         }
+        Op::Fence(Atomic { scope: Some(scope), .. }) if scope == "singlethread" => Vec::new(),
+        Op::Fence(Atomic { ordering: Ordering::SeqCst, .. }) => vec![effect(SYSTEM_FENCE)],
         Op::Fence(_) => vec![effect(FENCE)],
         _ => vec![inst],
     }

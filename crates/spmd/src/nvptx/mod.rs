@@ -5,6 +5,7 @@
 //!
 //! 1. [`crate::transform::bounds`] inserts bounds checks, if requested, as on the CPU;
 //!    [`zero_shared_memory`](mod@zero_shared_memory) then zeroes threadgroup memory.
+//!    [`converge_barriers`](crate::transform::converge_barriers) makes warps reach barriers as a whole.
 //! 2. [`target`](mod@target) removes x86's properties from the module; [`shared_memory`](mod@shared_memory) moves threadgroup
 //!    variables to shared memory.
 //! 3. [`entry`](mod@entry) adds the kernel's parameters, and a [`prologue`](mod@prologue) that computes all positions, in which
@@ -26,14 +27,14 @@
 //!   the constant bank), [`Argument::Threadgroup`] a byte offset (u32) into dynamic shared memory, a multiple of 16 and at least
 //!   [`Prepared::dynamic_base`].
 //! - `threads` (three u32): `threads_per_grid`.
-//! - `extent` (u32): an [`Extent`].
+//! - `extent` (u32): an [`Extent`], combined with the shape of a [`Block`].
 //! - `linear` (two u32): for [`Extent::Row`] the number of threadgroups along x and y; otherwise unused.
 //! - With bounds checks: the address of the launch's [`FaultRecord`](crate::transform::bounds::FaultRecord) (u64) in device
 //!   memory, all zero before the launch, and for each argument the size of its memory in bytes (u64).
 //!
 //! # Launching
 //!
-//! Blocks have the shape of a full threadgroup and are launched whole, also at the grid's edges. Threads outside the grid exit
+//! Blocks have the shape of a full threadgroup, unless it is [deeper](Block) than CUDA allows, and are launched whole, also at the grid's edges. Threads outside the grid exit
 //! first; a barrier does not wait for exited threads (PTX ISA, "barrier", for sm_70 and above). `threads_per_threadgroup` is the
 //! smaller size at the edges, and the missing threads are inactive lanes of simdgroup functions.
 //!
@@ -62,9 +63,9 @@ pub use target::TRIPLE;
 
 use elinvar_ir::Module;
 
-use crate::analysis::{barrier_divergence, regions};
+use crate::analysis::barrier_divergence;
 use crate::pass::{self, Unit as _};
-use crate::transform::{bounds, lower_intrinsics, scalarize};
+use crate::transform::bounds;
 use crate::{Error, Target};
 use pipeline::State;
 use shared_memory::Memory;
@@ -165,19 +166,49 @@ impl Extent {
     }
 }
 
+/// The block of a threadgroup. CUDA allows 64 threads along z, Metal 1024: the layers of a deeper threadgroup are stacked along y, which
+/// leaves the order of threads unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its size in threads.
+    pub size: [u32; 3],
+    /// The threadgroup's size along y if its layers are stacked; otherwise 0.
+    rows: u32,
+}
+
+impl Block {
+    /// Bits of the kernel's parameter `extent` below the number of rows.
+    const SHIFT: u32 = 8;
+
+    /// The block of a threadgroup of this size.
+    pub fn of(group: [u32; 3]) -> Self {
+        let [x, y, z] = group;
+        match z > MOST_LAYERS {
+            true => Self { size: [x, y.saturating_mul(z), 1], rows: y },
+            false => Self { size: group, rows: 0 },
+        }
+    }
+
+    /// The kernel's parameter `extent` for this mapping.
+    pub fn parameter(self, extent: Extent) -> u32 {
+        self.rows << Self::SHIFT | extent as u32
+    }
+}
+
+/// Maximum size of a block along z (CUDA C++ Programming Guide, compute capabilities).
+const MOST_LAYERS: u32 = 64;
+
 /// Maximum static shared memory of a module in bytes (CUDA C++ Programming Guide, compute capabilities); beyond it
 /// shared memory must be dynamic.
 const MOST_STATIC: u64 = 48 << 10;
 
-/// Rejects barriers that some threads of a threadgroup of this size reach and others provably do not; on the hardware
-/// different barriers would match.
+/// Rejects barriers at which the simdgroups of a threadgroup of this size provably do not meet; on the hardware different barriers
+/// would match.
 ///
 /// # Errors
 /// `DivergentBarrier`, and as [`prepare`].
 pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
-    let mut kernel = lower_intrinsics::lower(module)?;
-    scalarize::scalarize(module, &mut kernel.function);
-    barrier_divergence::check(module, &kernel, &regions::regions(&kernel), group)
+    barrier_divergence::check_entry(module, group)
 }
 
 /// Lowers the entry of `module`.

@@ -13,14 +13,14 @@ use crate::support::calls;
 use crate::support::declarations::declare_called;
 use crate::support::ir::threadgroup_globals;
 use crate::transform::bounds::{self, Checks, freeze};
-use crate::transform::legalize_division;
+use crate::transform::{converge_barriers, legalize_division};
 use crate::{ENTRY, Error, Target};
 
 /// The passes, in order.
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Device as D, Target as T, Thread};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 12] = [
+    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 13] = [
         // name, input, output, applies, run, requires, ensures
         (
             "allowlist",
@@ -57,6 +57,15 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             zero_shared_memory,
             "bounds",
             "threadgroup memory is zero before the kernel's own code",
+        ),
+        (
+            "converge-barriers",
+            Thread,
+            Thread,
+            always,
+            converge_barriers,
+            "zero-shared-memory",
+            "a barrier that any lane of a simdgroup reaches is reached by all that have not returned",
         ),
         (
             "shared-memory",
@@ -258,6 +267,15 @@ fn zero_shared_memory(state: &mut State<'_>) -> Result<(), Error> {
     let sizes = variables.map(|global| (global.name.clone(), global.ty.size_align(&state.module).0));
     let sizes: Vec<(String, u64)> = sizes.collect();
     zero_shared_memory::write(&mut state.module.to_mut().functions[index], &sizes, &state.options.arguments);
+    Ok(())
+}
+
+fn converge_barriers(state: &mut State<'_>) -> Result<(), Error> {
+    let index = entry_index(&state.module)?;
+    let mut entry = state.module.functions[index].clone();
+    if converge_barriers::converge(&state.module, &mut entry)? {
+        state.module.to_mut().functions[index] = entry;
+    }
     Ok(())
 }
 

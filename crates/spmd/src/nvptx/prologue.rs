@@ -3,8 +3,9 @@
 //! ```text
 //! first ── groups whole? ──> near ── all along x? ──> enter
 //!   │                          └────> deep ────────────┤
-//!   └─> far ── one row? ──> row ──> tested ────────────┘
-//!         └────> edged ───────────────┴── outside? ──> return
+//!   └─> far ── folded? ──> fold
+//!         └────> sized ── one row? ──> row ──> tested ─┘
+//!                  └────> edged ─────────────────┴── outside? ──> return
 //! ```
 //!
 //! Most launches take the shortest path, `first`, `near`, `enter`. It computes nothing for y and z and nothing for the grid's
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Op, Operand, Type, ValueId};
 
 use super::entry::{GLOBAL, Launch};
-use super::{Extent, active_masks, lane_permutation, simdgroup};
+use super::{Block, Extent, active_masks, lane_permutation, simdgroup};
 use crate::intrinsic::Position;
 use crate::support::builder::{Builder, i32_const};
 
@@ -53,7 +54,7 @@ pub(super) fn write(
     permuted: bool,
 ) -> Prologue {
     let exchanges = simdgroup::is_used(kernel);
-    let [near, deep, far, row, edged, tested, enter] = [(); 7].map(|()| kernel.new_block(None));
+    let [near, deep, far, fold, sized, row, edged, tested, enter] = [(); 9].map(|()| kernel.new_block(None));
     let mut b = Builder::new(kernel, BlockId(0));
     let threads = permuted.then(|| {
         let [thread, full] = ["tid", "ntid"].map(|name| [0, 1, 2].map(|d| register(&mut b, name, d)));
@@ -78,7 +79,25 @@ pub(super) fn write(
     b.br(enter);
 
     b.at = far;
-    let is_row = extent(&mut b, IntPredicate::Eq, Extent::Row);
+    let plain = [0, 1, 2].map(|d| place(&mut b, d));
+    let rows = b.binary(BinaryOp::LShr, "", &Type::I32, launch.extent, i32_const(Block::SHIFT));
+    let is_folded = b.icmp(IntPredicate::Ne, &Type::I32, rows, i32_const(0));
+    b.cond_br(is_folded, fold, sized);
+    b.at = fold;
+    let unfolded = unfolded(&mut b, &plain[1], rows);
+    b.br(sized);
+    b.at = sized;
+    let [_, y, z] = &plain;
+    let [y, z] = [(y, &unfolded[0]), (z, &unfolded[1])].map(|(plain, unfolded)| {
+        let mut either = |of: fn(&Place) -> &Operand| -> Operand {
+            phi(&mut b, &[(of(plain).clone(), far), (of(unfolded).clone(), fold)]).into()
+        };
+        let (thread, full) = (either(|place| &place.thread), either(|place| &place.full));
+        Place { thread, full, ..plain.clone() }
+    });
+    let places = [plain[0].clone(), y, z];
+    let mapping = b.binary(BinaryOp::And, "", &Type::I32, launch.extent, i32_const((1 << Block::SHIFT) - 1));
+    let is_row = b.icmp(IntPredicate::Eq, &Type::I32, mapping, i32_const(Extent::Row as u32));
     b.cond_br(is_row, row, edged);
     b.at = row;
     let in_row = in_row(&mut b, launch.linear);
@@ -88,7 +107,7 @@ pub(super) fn write(
     b.br(tested);
     b.at = tested;
     let groups = [0, 1, 2].map(|d| phi(&mut b, &[(in_row[d].into(), row), (plain[d].into(), edged)]));
-    let (places, inside) = inside(&mut b, launch, place, groups);
+    let (places, inside) = inside(&mut b, launch, places, groups);
     let mask = if exchanges { active_masks::vote_of_all(&mut b, inside).into() } else { all };
     b.cond_br(inside, enter, outside);
     let cut = Way { from: tested, places, mask };
@@ -125,6 +144,18 @@ impl Place {
     }
 }
 
+/// The values of y and z in a block whose layers are rows ([`Block`]), from those of its y.
+fn unfolded(b: &mut Builder<'_>, y: &Place, rows: ValueId) -> [Place; 2] {
+    let mut by_rows = |op, a: &Operand| Operand::from(b.binary(op, "", &Type::I32, a.clone(), rows));
+    let thread = [BinaryOp::URem, BinaryOp::UDiv].map(|op| by_rows(op, &y.thread));
+    let layers = by_rows(BinaryOp::UDiv, &y.full);
+    let [thread_y, thread_z] = thread;
+    [
+        Place { thread: thread_y, full: rows.into(), ..y.clone() },
+        Place { thread: thread_z, full: layers, ..y.clone() },
+    ]
+}
+
 /// A condition that is likely.
 fn expected(b: &mut Builder<'_>, condition: ValueId) -> ValueId {
     let args = [(Type::I1, condition.into()), (Type::I1, Const::int(1, 1).into())];
@@ -155,12 +186,13 @@ fn in_row(b: &mut Builder<'_>, [along_x, along_y]: [ValueId; 2]) -> [ValueId; 3]
 fn inside(
     b: &mut Builder<'_>,
     launch: &Launch,
-    place: impl Fn(&mut Builder<'_>, usize) -> Place,
+    places: [Place; 3],
     groups: [ValueId; 3],
 ) -> ([Place; 3], ValueId) {
     let mut all = Vec::new();
-    let places = [0, 1, 2].map(|d| {
-        let Place { thread, full, .. } = place(b, d);
+    let mut dimension = 0..;
+    let places = places.map(|Place { thread, full, .. }| {
+        let d = dimension.next().unwrap_or(2);
         let begin = b.binary(BinaryOp::Mul, "", &Type::I32, groups[d], full.clone());
         let rest = b.binary(BinaryOp::Sub, "", &Type::I32, launch.threads[d], begin);
         all.push(b.icmp(IntPredicate::Ult, &Type::I32, thread.clone(), rest));

@@ -55,9 +55,7 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
         return Err(Error::unsupported(format!("`{name}` on the CPU"), location));
     }
     if name.starts_with("llvm.") {
-        let hint =
-            HINTS.iter().any(|h| name == *h || name.strip_prefix(h).is_some_and(|r| r.starts_with('.')));
-        return Ok(if hint { CallKind::Dropped } else { CallKind::Ordinary });
+        return Ok(if is_hint(name) { CallKind::Dropped } else { CallKind::Ordinary });
     }
     match module.function(name) {
         Some(f) if !f.is_declaration() => Ok(CallKind::Ordinary),
@@ -67,6 +65,11 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
             location,
         )),
     }
+}
+
+/// Whether a function has no effect on a kernel's results.
+pub(crate) fn is_hint(name: &str) -> bool {
+    HINTS.iter().any(|h| name == *h || name.strip_prefix(h).is_some_and(|r| r.starts_with('.')))
 }
 
 fn classify_position(position: Position, name: &str, call: &Call) -> Result<CallKind, Error> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bfloat_as_i16;
 pub mod bounds;
+pub(crate) mod converge_barriers;
 pub(crate) mod fix_irreducible;
 pub(crate) mod hoist_invariant_loads;
 pub(crate) mod if_convert;
@@ -10,4 +11,6 @@ pub(crate) mod lower_bfloat;
 pub(crate) mod lower_fast_math;
 pub(crate) mod lower_half;
 pub(crate) mod lower_intrinsics;
+pub(crate) mod mem2reg;
 pub(crate) mod scalarize;
+mod slot_values;

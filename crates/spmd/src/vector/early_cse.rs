@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use elinvar_ir::{BlockId, Dominators, Function, Op, Operand, ValueId};
 
-use crate::vector::mem2reg::is_removable;
+use crate::transform::mem2reg::is_removable;
 
 /// A step of the walk over the dominator tree.
 enum Step {

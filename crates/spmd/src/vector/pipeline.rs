@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use elinvar_ir::{Module, verify};
+use elinvar_ir::{Function, Module, verify};
 
 use super::workgroup::{self, Inputs, WorkgroupFunction};
-use super::{early_cse, mem2reg, output, safepoints, soa_private_arrays, unroll_and_jam};
+use super::{early_cse, output, safepoints, soa_private_arrays, unroll_and_jam};
 use crate::analysis::lane_layout::{GroupSize, Layout, RowSizes};
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
@@ -18,10 +18,10 @@ use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
 use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
-    bfloat_as_i16, fix_irreducible, hoist_invariant_loads, if_convert, legalize_division, lower_bfloat,
-    lower_fast_math, lower_half, lower_intrinsics, scalarize,
+    bfloat_as_i16, converge_barriers, fix_irreducible, hoist_invariant_loads, if_convert, legalize_division,
+    lower_bfloat, lower_fast_math, lower_half, lower_intrinsics, mem2reg, scalarize,
 };
-use crate::{Error, Options, Target};
+use crate::{ENTRY, Error, Options, Target};
 
 /// The passes, in order.
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
@@ -59,6 +59,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             bounds,
             "freeze",
             "each access that may leave its memory is behind a check that records the first fault",
+        ),
+        (
+            "converge-barriers",
+            Thread,
+            Thread,
+            Nothing,
+            always,
+            converge_barriers,
+            "bounds",
+            "a barrier that any lane of a simdgroup reaches is reached by all that have not returned",
         ),
         (
             "lower-intrinsics",
@@ -129,16 +139,6 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             hoist_invariant_loads,
             "lower-intrinsics",
             "loads of Options::invariant_bytes are the kernel's invariant loads",
-        ),
-        (
-            "barrier-divergence",
-            K,
-            K,
-            Everything,
-            always,
-            barrier_divergence,
-            "lower-intrinsics",
-            "no barrier that some threads of a full threadgroup provably miss",
         ),
         (
             "fix-irreducible",
@@ -259,9 +259,7 @@ pub(crate) struct State<'a> {
     pub checks: Option<Checks>,
     pub code: Code,
     layout: Layout,
-    /// Whether no threadgroup size makes threads diverge at a barrier, so that there is code for a dynamic size.
-    serves_sizes: bool,
-    /// The sizes that code with a dynamic threadgroup size serves, if there is such code.
+    /// The sizes that code with a dynamic threadgroup size serves, once the lanes are chosen.
     pub row_sizes: Option<RowSizes>,
     live: Option<Rc<Liveness>>,
     analyses: Analyses,
@@ -283,7 +281,6 @@ impl<'a> State<'a> {
             checks: None,
             code: Code::Thread,
             layout: Layout::of(options.group, 1, false),
-            serves_sizes: false,
             row_sizes: None,
             live: None,
             analyses: Analyses::default(),
@@ -372,6 +369,19 @@ fn bounds(state: &mut State<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+fn converge_barriers(state: &mut State<'_>) -> Result<(), Error> {
+    let is_entry = |f: &Function| f.name == ENTRY && !f.is_declaration();
+    let Some(index) = state.module.functions.iter().position(is_entry) else { return Ok(()) };
+    let mut entry = state.module.functions[index].clone();
+    if converge_barriers::converge(&state.module, &mut entry)? {
+        if let GroupSize::Static(group) = state.options.group {
+            barrier_divergence::check_entry(&state.module, group)?;
+        }
+        state.module.to_mut().functions[index] = entry;
+    }
+    Ok(())
+}
+
 fn lower_intrinsics(state: &mut State<'_>) -> Result<(), Error> {
     let mut kernel = lower_intrinsics::lower(&state.module)?;
     kernel.objects = state.options.objects;
@@ -426,20 +436,6 @@ fn hoist_invariant_loads(state: &mut State<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn barrier_divergence(state: &mut State<'_>) -> Result<(), Error> {
-    let group = state.options.group;
-    let (module, kernel, analyses) = state.kernel()?;
-    let regions = analyses.get::<Regions>(module, kernel, &());
-    let any_size = barrier_divergence::check_any_size(module, kernel, &regions);
-    let serves_sizes = any_size.is_ok();
-    let checked = match group {
-        GroupSize::Static(group) => barrier_divergence::check(module, kernel, &regions, group),
-        GroupSize::Dynamic(_) => any_size,
-    };
-    state.serves_sizes = serves_sizes;
-    checked
-}
-
 fn fix_irreducible(state: &mut State<'_>) -> Result<(), Error> {
     let (module, kernel, analyses) = state.kernel()?;
     match legality::reducible(module, kernel, analyses) {
@@ -458,7 +454,7 @@ fn choose_lanes(state: &mut State<'_>) -> Result<(), Error> {
         Err(_) if !exchanges => 1,
         Err(why) => return Err(why),
     };
-    state.row_sizes = state.serves_sizes.then(|| RowSizes::new(lanes, exchanges));
+    state.row_sizes = Some(RowSizes::new(lanes, exchanges));
     state.layout = Layout::of(options.group, lanes, exchanges);
     Ok(())
 }

@@ -373,15 +373,18 @@ fn expect_defined(device: &Device) -> CaseResult {
     Ok(())
 }
 
+/// That simdgroups reach different barriers is known before the launch.
 fn divergent_barrier_refused(device: &Device) -> CaseResult {
     expect_defined(device)?;
     let kernel = kernel(
         device,
         "half_of_them",
         "kernel void half_of_them(device uint* data [[buffer(0)]], uint local [[thread_position_in_threadgroup]]) {
-            if (local < 16u) {
+            if (local < 32u) {
                 threadgroup_barrier(mem_flags::mem_threadgroup);
+                data[local] += 2u;
             }
+            threadgroup_barrier(mem_flags::mem_threadgroup);
             data[local] += 1u;
         }",
     );

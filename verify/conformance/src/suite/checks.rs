@@ -6,7 +6,7 @@ use super::{CaseResult, expect_all};
 
 cases!("checks": within_bounds_nothing_changes, read_past_the_end, write_past_the_end, before_the_start, wide_indices,
     slices_are_bounds, dynamic_threadgroup_memory, threadgroup_variable, private_array, constant_table, atomics,
-    struct_copy, one_of_two_buffers, barriers_and_early_return, pointer_from_memory_is_refused,
+    struct_copy, one_of_two_buffers, barriers_and_early_return, divergent_barriers, pointer_from_memory_is_refused,
     empty_buffer, works_after_a_fault);
 
 fn checked(device: &Device, name: &str, body: &str) -> elinvar::Result<CheckedKernel> {
@@ -371,5 +371,34 @@ fn works_after_a_fault(device: &Device) -> CaseResult {
     out.fill(9)?;
     kernel.launch(&stream, Grid::threads(50), (&input, &mut out, 0_i32))?.wait()?;
     expect_all(&out.to_vec()?, |i| if i < 50 { i as u32 } else { 9 });
+    Ok(())
+}
+
+/// Accesses between barriers that not all lanes of a simdgroup reach, within bounds and beyond.
+fn divergent_barriers(device: &Device) -> CaseResult {
+    let kernel = checked(
+        device,
+        "parts",
+        "kernel void parts(device uint* out [[buffer(0)]], constant uint& n [[buffer(1)]],
+            uint i [[thread_position_in_threadgroup]]) {
+            uint r = 0;
+            if (i < n) {
+                for (uint k = 0; k < 3; ++k) {
+                    threadgroup_barrier(mem_flags::mem_none);
+                    r += out[i] + k;
+                }
+            }
+            out[i] = r + simd_shuffle_xor(r, ushort(1));
+        }",
+    )?;
+    for n in [0_u32, 1, 17, 32, 33, 64] {
+        let mut out = device.buffer_with_data(&(0..64).collect::<Vec<u32>>())?;
+        run(device, &kernel, Grid::threads(64).group(64), (&mut out, n))?;
+        let r = |i: usize| if (i as u32) < n { 3 * i as u32 + 3 } else { 0 };
+        expect_all(&out.to_vec()?, |i| r(i) + r(i ^ 1));
+    }
+    let mut short = device.buffer_with_data(&(0..16).collect::<Vec<u32>>())?;
+    let result = run(device, &kernel, Grid::threads(32).group(32), (&mut short, 17_u32));
+    fault(device, result, 9, &["read", "element 16", "16 elements"]);
     Ok(())
 }

@@ -5,7 +5,7 @@ use elinvar::{Device, Grid};
 use super::{CaseResult, expect_all, kernel, run};
 
 cases!("grids": three_dimensions_once_each, edges, positions_agree, zero_grid, groups_of_every_shape,
-    rows_that_share_a_loop, dispatch_groups);
+    rows_that_share_a_loop, dispatch_groups, deep_threadgroups);
 
 fn three_dimensions_once_each(device: &Device) -> CaseResult {
     let visit = kernel(
@@ -151,5 +151,83 @@ fn dispatch_groups(device: &Device) -> CaseResult {
     let mut n = device.buffer::<u32>(1)?;
     run(device, &count, Grid::groups((3, 5, 2)).group((8, 4, 1)), (&mut n,))?;
     assert_eq!(n.to_vec()?, [3 * 5 * 2 * 32]);
+    Ok(())
+}
+
+/// Threadgroups of more than 64 threads along z, the most that a block of CUDA has: whole, and cut off at each edge of the grid.
+fn deep_threadgroups(device: &Device) -> CaseResult {
+    const FIELDS: usize = 14;
+    let deep = kernel(
+        device,
+        "deep",
+        "kernel void deep(device uint* out [[buffer(0)]], uint3 p [[thread_position_in_grid]],
+                          uint3 local [[thread_position_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]],
+                          uint3 actual [[threads_per_threadgroup]], uint3 full [[dispatch_threads_per_threadgroup]],
+                          uint3 groups [[threadgroups_per_grid]], uint3 all [[threads_per_grid]],
+                          uint index [[thread_index_in_threadgroup]]) {
+            threadgroup uint shared[1024];
+            shared[index] = 7 * index;
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            uint count = actual.x * actual.y * actual.z;
+            device uint* q = out + 14 * (p.x + all.x * (p.y + all.y * p.z));
+            q[0] = local.x; q[1] = local.y; q[2] = local.z; q[3] = group.x; q[4] = group.y; q[5] = group.z;
+            q[6] = actual.y; q[7] = actual.z; q[8] = full.y; q[9] = full.z; q[10] = groups.y; q[11] = groups.z;
+            q[12] = index; q[13] = shared[(index + 1) % count];
+        }",
+    )?;
+    let lanes = kernel(
+        device,
+        "lanes",
+        "kernel void lanes(device uint* out [[buffer(0)]], uint3 p [[thread_position_in_grid]],
+                           uint3 all [[threads_per_grid]], uint index [[thread_index_in_threadgroup]]) {
+            out[p.x + all.x * (p.y + all.y * p.z)] = index + 10000 * simd_sum(1u) + simd_prefix_exclusive_sum(100u);
+        }",
+    )?;
+    let cases = [
+        ([1, 1, 1024], [1, 1, 1024]),
+        ([1, 1, 2050], [1, 1, 1024]),
+        ([2, 3, 128], [2, 3, 128]),
+        ([5, 7, 200], [2, 3, 128]),
+        ([1, 8, 128], [1, 8, 128]),
+        ([3, 17, 129], [1, 8, 128]),
+        ([4, 4, 65], [4, 3, 65]),
+        ([2, 2, 64], [2, 2, 64]),
+        // More threadgroups along z than a grid of CUDA has.
+        ([1, 1, 65 * 65600], [1, 1, 65]),
+    ];
+    for (grid, group) in cases {
+        let n: u32 = grid.iter().product();
+        if n < 100_000 {
+            let mut out = device.buffer::<u32>(FIELDS * n as usize)?;
+            run(device, &deep, Grid::threads(grid).group(group), (&mut out,))?;
+            expect_all(&out.to_vec()?, |e| {
+                let i = (e / FIELDS) as u32;
+                let p = [i % grid[0], i / grid[0] % grid[1], i / grid[0] / grid[1]];
+                let local: [u32; 3] = std::array::from_fn(|d| p[d] % group[d]);
+                let at: [u32; 3] = std::array::from_fn(|d| p[d] / group[d]);
+                let actual: [u32; 3] = std::array::from_fn(|d| group[d].min(grid[d] - at[d] * group[d]));
+                let groups: [u32; 3] = std::array::from_fn(|d| grid[d].div_ceil(group[d]));
+                let index = local[0] + actual[0] * (local[1] + actual[1] * local[2]);
+                let count: u32 = actual.iter().product();
+                let [x, y, z] = local;
+                let neighbor = 7 * ((index + 1) % count);
+                [
+                    x, y, z, at[0], at[1], at[2], actual[1], actual[2], group[1], group[2], groups[1],
+                    groups[2], index, neighbor,
+                ][e % FIELDS]
+            });
+        }
+        let size: u32 = group.iter().product();
+        // Threadgroups of consecutive threads, whose simdgroups are known.
+        if n == size || group[0] * group[1] == 1 {
+            let mut out = device.buffer::<u32>(n as usize)?;
+            run(device, &lanes, Grid::threads(grid).group(group), (&mut out,))?;
+            expect_all(&out.to_vec()?, |i| {
+                let (index, first) = (i as u32 % size, i as u32 / size * size);
+                let count = size.min(n - first);
+                index + 10000 * (count - index / 32 * 32).min(32) + 100 * (index % 32)
+            });
+        }
+    }
     Ok(())
 }

@@ -4,7 +4,7 @@ use elinvar::{Device, Error, Grid, HostAccess};
 
 use super::{CaseResult, expect_all, kernel, launch};
 
-cases!("memory": every_use, mapped_in_turns, used_again_it_is_zero, of_the_host, transfers_in_order, facts);
+cases!("memory": every_use, mapped_in_turns, used_again_it_is_zero, of_the_host, flag_of_the_host, transfers_in_order, facts);
 
 const TWICE: &str = "kernel void twice(device uint* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
         x[i] = x[i] * 2u + i;
@@ -97,6 +97,45 @@ fn of_the_host(device: &Device) -> CaseResult {
     // SAFETY: a vector of three numbers is not a whole page, so the call is refused.
     let odd = unsafe { device.buffer_no_copy(vec![0_u32; 3]) };
     assert!(matches!(odd, Err(Error::InvalidArgument(_))), "{odd:?}");
+    Ok(())
+}
+
+/// The host and a running kernel exchange values through coherent memory: the kernel says that it runs, the host stores a value and then a
+/// flag, for which the kernel waits.
+#[allow(unsafe_code)] // lends memory of the host, and accesses it while a kernel runs
+fn flag_of_the_host(device: &Device) -> CaseResult {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    // The kernel gives up at some time, since not every device can be stopped.
+    let kernel = kernel(
+        device,
+        "answer",
+        "kernel void answer(coherent(system) device uint* shared [[buffer(0)]], device uint* out [[buffer(1)]],
+            uint i [[thread_position_in_grid]]) {
+            shared[0] = 1;
+            for (uint k = 0; shared[1] == 0 && k < 300000000; ++k) {}
+            atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_system);
+            out[i] = shared[1] * 1000 + shared[2] + i;
+        }",
+    )?;
+    let mut pages = OnHeap(Box::new(Pages([0; 16384])));
+    let words = pages.0.0.as_mut_ptr().cast::<AtomicU32>();
+    // SAFETY: the numbers are boxed, so they do not move, and are accessed atomically only while the buffer exists.
+    let mut shared = unsafe { device.buffer_no_copy::<u32>(pages) }?;
+    // SAFETY: as above; the buffer, which owns the numbers, is dropped last.
+    let word = |index: usize| unsafe { &*words.add(index) };
+    let mut out = device.buffer::<u32>(3)?;
+    let stream = device.stream()?;
+    let launched = launch(&kernel, &stream, Grid::threads(3).group(3), (&mut shared, &mut out))?;
+    let begun = std::time::Instant::now();
+    while word(0).load(Ordering::Acquire) == 0 {
+        assert!(begun.elapsed().as_secs() < 60, "the kernel does not run, or its store is not seen");
+        std::hint::spin_loop();
+    }
+    word(2).store(77, Ordering::Relaxed);
+    word(1).store(5, Ordering::Release);
+    launched.wait()?;
+    expect_all(&out.to_vec()?, |i| 5077 + i as u32);
     Ok(())
 }
 

@@ -23,6 +23,7 @@ mod callbacks;
 mod checks;
 mod common_functions;
 mod constants;
+mod divergent_barriers;
 mod errors;
 mod events;
 mod geometric_functions;
@@ -155,6 +156,7 @@ pub fn cases() -> Vec<Case> {
         values::CASES,
         accesses::CASES,
         barriers::CASES,
+        divergent_barriers::CASES,
         order::CASES,
         memory::CASES,
         large_buffers::CASES,

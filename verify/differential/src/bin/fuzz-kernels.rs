@@ -1,7 +1,7 @@
 //! Compares random kernels, compiled for the CPU, with the reference interpreter.
 //!
-//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed] [--sizes any|static|dynamic]`: N kernels from seed S
-//! on, of any kind or with indices of all widths, compiled for their threadgroup size or with the size as a value. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The exit code is
+//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent] [--sizes any|static|dynamic]`: N kernels from seed S
+//! on, of any kind, with indices of all widths or with barriers in divergent control flow, compiled for their threadgroup size or with the size as a value. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The exit code is
 //! 1 if there are differences.
 
 use std::process::ExitCode;
@@ -35,7 +35,8 @@ fn run() -> Result<usize> {
                 made = match value.as_str() {
                     "any" => Kernel::random,
                     "indexed" => Kernel::indexed,
-                    _ => bail!("--kernels is any or indexed"),
+                    "divergent" => Kernel::divergent,
+                    _ => bail!("--kernels is any, indexed or divergent"),
                 }
             }
             "--sizes" => {
@@ -48,7 +49,7 @@ fn run() -> Result<usize> {
             }
             "--out" => folder = Some(std::path::PathBuf::from(value)),
             _ => bail!(
-                "usage: fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed] [--sizes any|static|dynamic]"
+                "usage: fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent] [--sizes any|static|dynamic]"
             ),
         }
     }

@@ -109,6 +109,29 @@ impl Kernel {
         kernel
     }
 
+    /// Generates a kernel with barriers that not all threads of a simdgroup reach: several in threadgroups of one simdgroup, or a single
+    /// one outside of loops, so that no two simdgroups can reach different barriers, or one in different iterations, which may be unrolled.
+    pub fn divergent(seed: u64) -> Kernel {
+        let mut random = Random::new(seed ^ 0xba_441e);
+        let random_depth = random.below(90) as u32;
+        let (shape, barriers) = match random.percent(60) {
+            true => {
+                let row = [random.below(32) as u32 + 1, 1, 1];
+                let group = random.pick(&[[32, 1, 1], row, [8, 4, 1], [5, 3, 2]]);
+                (launch(&mut random, group), 3)
+            }
+            // Deeper than a block of CUDA can be.
+            false if random.percent(25) => {
+                let group = random.pick(&[[1, 1, 65 + random_depth], [2, 1, 80], [1, 2, 70]]);
+                (launch(&mut random, group), 1)
+            }
+            false => (shape(&mut random), 1),
+        };
+        let n = random.next() as u32 & 0xff;
+        let body = statement::divergent(&mut random, seed, barriers);
+        Kernel { seed, shape, n, setting: setting(seed), plain: false, helpers: Vec::new(), body }
+    }
+
     /// Its name in the text.
     pub fn name(&self) -> String {
         format!("k{}", self.seed)
@@ -215,7 +238,12 @@ fn setting(seed: u64) -> Setting {
 }
 
 fn shape(random: &mut Random) -> Shape {
-    let group = match random.below(20) {
+    let group = group(random);
+    launch(random, group)
+}
+
+fn group(random: &mut Random) -> [u32; 3] {
+    match random.below(20) {
         0 => [1, 1, 1],
         1 => [random.below(MOST_THREADS) as u32 + 1, 1, 1],
         2 => [random.pick(&[64, 96, 128]), 1, 1],
@@ -226,7 +254,11 @@ fn shape(random: &mut Random) -> Shape {
         12..=14 => [random.below(9) as u32 + 1, random.below(7) as u32 + 1, 1],
         15..=17 => [random.below(5) as u32 + 1, random.below(4) as u32 + 1, random.below(3) as u32 + 1],
         _ => [1, random.below(7) as u32 + 1, random.below(4) as u32 + 1],
-    };
+    }
+}
+
+/// Random threadgroups of this size.
+fn launch(random: &mut Random, group: [u32; 3]) -> Shape {
     let mut threads = [1; 3];
     // Limits the number of threadgroups, because the interpreter is slow.
     let mut most = (FEW_THREADS / group.iter().product::<u32>()).clamp(2, 6);

@@ -50,7 +50,17 @@ pub(crate) fn kernel(r: &mut Random, seed: u64) -> (Helpers, Vec<Statement>) {
     let exchanging = r.percent(12);
     let together = r.percent(20);
     let scope = Scope { kernel: false, seed };
-    let mut writer = Writer { r, loops: 0, scope, helpers: 0, exchanging: false, together, budget };
+    let mut writer = Writer {
+        r,
+        loops: 0,
+        scope,
+        helpers: 0,
+        exchanging: false,
+        together,
+        budget,
+        barriers: 0,
+        loops_with_barriers: false,
+    };
     let helpers: Helpers = (0..helpers).map(|index| writer.helper(index)).collect();
     (writer.scope.kernel, writer.helpers, writer.exchanging) = (true, helpers.len(), exchanging);
     writer.budget = budget;
@@ -60,6 +70,31 @@ pub(crate) fn kernel(r: &mut Random, seed: u64) -> (Helpers, Vec<Statement>) {
         body.push(writer.rounds(1));
     }
     (helpers, body)
+}
+
+/// The body of a kernel with up to this many barriers in divergent control flow, if there is one not in loops, and operations across
+/// simdgroups. No values are exchanged through memory.
+pub(crate) fn divergent(r: &mut Random, seed: u64, barriers: usize) -> Vec<Statement> {
+    let loops_with_barriers = barriers > 1;
+    let scope = Scope { kernel: true, seed };
+    let (together, exchanging) = (false, true);
+    let mut writer = Writer {
+        r,
+        loops: 0,
+        scope,
+        helpers: 0,
+        exchanging,
+        together,
+        budget: 3,
+        barriers,
+        loops_with_barriers,
+    };
+    let mut body = Vec::new();
+    for _ in 0..1 + writer.r.below(2) {
+        body.push(writer.inner(2, NOWHERE));
+        body.push(writer.across());
+    }
+    body
 }
 
 /// Possible exits from a statement.
@@ -81,6 +116,10 @@ struct Writer<'a> {
     together: bool,
     /// Remaining number of statements.
     budget: usize,
+    /// Remaining number of barriers in divergent control flow.
+    barriers: usize,
+    /// Whether they may be in loops.
+    loops_with_barriers: bool,
 }
 
 impl Writer<'_> {
@@ -292,6 +331,11 @@ impl Writer<'_> {
     }
 
     fn simple(&mut self, leaves: Leaves) -> Statement {
+        let allowed = self.loops_with_barriers || leaves.is_empty();
+        if allowed && self.barriers > 0 && self.r.percent(40) {
+            self.barriers -= 1;
+            return Statement::line("threadgroup_barrier(mem_flags::mem_none);");
+        }
         let depth = if self.r.percent(30) { 2 } else { 1 };
         let e = self.expression(depth);
         Statement::line(match self.r.below(if self.scope.kernel { 20 } else { 11 }) {

@@ -11,7 +11,7 @@ use elinvar_ir::{BlockId, Const, Dominators, Function, Inst, Op, Operand, Type, 
 
 use crate::support::ir::callee_name;
 use crate::support::vector_intrinsics::is_elementwise;
-use crate::vector::slot_values::{Access, SlotValues};
+use crate::transform::slot_values::{Access, SlotValues};
 
 /// Promotes the slots of `function`.
 pub(crate) fn promote(function: &mut Function) {

@@ -670,15 +670,20 @@ impl Rewriter<'_> {
             };
             self.edit(place, place + 1, format!("{keep}{variable}"));
         } else {
+            if !self.in_body() && self.begins_statement(i) && self.is_variable(i) {
+                self.error(i, "a threadgroup variable at program scope; declare it in a kernel");
+            }
             self.edit(i, i + 1, self.space_attribute(i).to_owned());
         }
         after
     }
 
     fn declares_variable(&self, i: usize) -> bool {
-        if !self.in_body() || !self.begins_statement(i) {
-            return false;
-        }
+        self.in_body() && self.begins_statement(i) && self.is_variable(i)
+    }
+
+    /// Whether the declaration after the qualifier at `i` is a variable, and no pointer, reference or function.
+    fn is_variable(&self, i: usize) -> bool {
         let (mut at, mut words) = (i + 1, 0);
         while at < self.tokens.len() {
             match self.tokens.spelling(at) {

@@ -559,6 +559,12 @@ impl Rewriter<'_> {
             function_constants::IS_DEFINED => return self.is_defined(i).unwrap_or(i + 1),
             "kernel" if !self.in_body() && self.is_kernel_keyword(i) => self.kernel(i, i + 1),
             "asm" | "__asm" | "__asm__" => return self.labeled_function(i).unwrap_or(i + 1),
+            "template" if self.tokens.spelling(i + 1) == "<" => {
+                for ty in vector_types::lengths(self.tokens, i) {
+                    let two = self.tokens.spelling(ty + 1) == "int";
+                    self.initializers.insert(ty, if two { String::new() } else { "int".to_owned() });
+                }
+            }
             "typedef" => {
                 if let Some((new, behind)) = vector_types::typedef(self.tokens, i) {
                     self.edit(i, behind, new);

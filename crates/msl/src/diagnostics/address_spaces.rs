@@ -70,6 +70,10 @@ pub(crate) fn mismatches(
 /// Why no candidate matches a call, if that is an argument's address space for each candidate with the right number of
 /// parameters.
 fn call(notes: &[ClangDiagnostic], own: &impl Fn(&ClangDiagnostic) -> bool) -> Option<String> {
+    // Not all candidates are shown.
+    if notes.iter().any(|note| note.text.starts_with("remaining ")) {
+        return None;
+    }
     let mut why = None;
     let candidates = notes.iter().filter(|note| note.text.starts_with("candidate"));
     for note in candidates {

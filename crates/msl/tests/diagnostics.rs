@@ -375,6 +375,8 @@ fn right_use_of_spaces_is_silent() {
         template <typename T> void copy(threadgroup T* t, const device T* d) { t[0] = d[0]; }\n\
         constant float table[4] = {1, 2, 3, 4};\n\
         typedef device float* buffer_t;\n\
+        uint length(constant const char* text) { uint n = 0; while (text[n]) ++n; return n; }\n\
+        uint literal() { return length(\"words\"); }\n\
         device float* pass(device float* p, bool b) { return b ? p : nullptr; }\n\
         kernel void k(device float* a, device float4* v, constant P& p, device P* s, device atomic_uint* n,\n\
                 threadgroup half* h [[threadgroup(0)]], device float* device* list, uint i [[thread_position_in_grid]]) {\n\

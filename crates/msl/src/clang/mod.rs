@@ -164,8 +164,15 @@ pub(crate) fn check_spaces(toolchain: &Toolchain, math: MathMode, text: &str) ->
     let mut args: Vec<OsString> = vec!["-x".into(), "c++".into()];
     args.extend(language_flags(math));
     args.extend(
-        ["-fsyntax-only", "-ferror-limit=0", "-Xclang", "-fno-diagnostics-use-presumed-location"]
-            .map(OsString::from),
+        [
+            "-fsyntax-only",
+            "-ferror-limit=0",
+            // Calls of the library's functions have many candidates, which are of no interest.
+            "-fshow-overloads=best",
+            "-Xclang",
+            "-fno-diagnostics-use-presumed-location",
+        ]
+        .map(OsString::from),
     );
     args.extend(declarations(toolchain, math, &headers)?);
     args.push("-".into());

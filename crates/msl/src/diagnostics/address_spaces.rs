@@ -70,6 +70,10 @@ pub(crate) fn mismatches(
 /// Why no candidate matches a call, if that is an argument's address space for each candidate with the right number of
 /// parameters.
 fn call(notes: &[ClangDiagnostic], own: &impl Fn(&ClangDiagnostic) -> bool) -> Option<String> {
+    // Not all candidates are shown.
+    if notes.iter().any(|note| note.text.starts_with("remaining ")) {
+        return None;
+    }
     let mut why = None;
     let candidates = notes.iter().filter(|note| note.text.starts_with("candidate"));
     for note in candidates {
@@ -90,6 +94,10 @@ fn call(notes: &[ClangDiagnostic], own: &impl Fn(&ClangDiagnostic) -> bool) -> O
 fn differ(text: &str) -> bool {
     let types = types(text);
     let [a, b, ..] = &types[..] else { return false };
+    // A string literal is in the constant space in Metal, and in none here.
+    if [a, b].iter().any(|of| of.starts_with("const char[")) {
+        return false;
+    }
     match (levels(a), levels(b)) {
         (Some(a), Some(b)) => a.len() == b.len() && a != b,
         // A reference to const may bind to a temporary copy.

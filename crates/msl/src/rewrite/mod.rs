@@ -551,6 +551,12 @@ impl Rewriter<'_> {
             function_constants::IS_DEFINED => return self.is_defined(i).unwrap_or(i + 1),
             "kernel" if !self.in_body() && self.is_kernel_keyword(i) => self.kernel(i, i + 1),
             "asm" | "__asm" | "__asm__" => return self.labeled_function(i).unwrap_or(i + 1),
+            "template" if self.tokens.spelling(i + 1) == "<" => {
+                for ty in vector_types::lengths(self.tokens, i) {
+                    let two = self.tokens.spelling(ty + 1) == "int";
+                    self.initializers.insert(ty, if two { String::new() } else { "int".to_owned() });
+                }
+            }
             "typedef" => {
                 if let Some((new, behind)) = vector_types::typedef(self.tokens, i) {
                     self.edit(i, behind, new);
@@ -685,15 +691,20 @@ impl Rewriter<'_> {
             };
             self.edit(place, place + 1, format!("{keep}{variable}"));
         } else {
+            if !self.in_body() && self.begins_statement(i) && self.is_variable(i) {
+                self.error(i, "a threadgroup variable at program scope; declare it in a kernel");
+            }
             self.edit(i, i + 1, self.space_attribute(i).to_owned());
         }
         after
     }
 
     fn declares_variable(&self, i: usize) -> bool {
-        if !self.in_body() || !self.begins_statement(i) {
-            return false;
-        }
+        self.in_body() && self.begins_statement(i) && self.is_variable(i)
+    }
+
+    /// Whether the declaration after the qualifier at `i` is a variable, and no pointer, reference or function.
+    fn is_variable(&self, i: usize) -> bool {
         let (mut at, mut words) = (i + 1, 0);
         while at < self.tokens.len() {
             match self.tokens.spelling(at) {

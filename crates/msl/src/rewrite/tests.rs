@@ -79,6 +79,16 @@ fn threadgroup_variables_but_not_pointers() {
 }
 
 #[test]
+fn threadgroup_variables_at_program_scope_are_errors() {
+    for text in ["threadgroup float a[4];", "namespace n { static threadgroup uint a; }"] {
+        assert_eq!(rewrite(text, AddressSpaces::Erased).errors.len(), 1, "{text}");
+    }
+    for text in ["threadgroup float* f(threadgroup float* a) { return a; }", "threadgroup float& g();"] {
+        assert_eq!(rewrite(text, AddressSpaces::Erased).errors, [], "{text}");
+    }
+}
+
+#[test]
 fn what_another_namespace_declares_is_not_repeated() {
     let function = "void f(device int* a) { } ";
     for (text, kept) in [

@@ -38,6 +38,34 @@ pub(crate) fn typedef(tokens: &TokenBuffer, i: usize) -> Option<(String, usize)>
     })
 }
 
+/// Types of template parameters that are lengths of vectors, other than `int`.
+const LENGTH_TYPES: [&str; 10] =
+    ["uint", "ushort", "short", "uchar", "ulong", "long", "size_t", "uint32_t", "uint16_t", "unsigned"];
+
+/// The types of parameters of the template at token `i` that its declaration uses as lengths of vectors. The compiler deduces such a length
+/// whatever its type; that of a class template has to be `int`.
+pub(crate) fn lengths(tokens: &TokenBuffer, i: usize) -> Vec<usize> {
+    let Some(behind) = tokens.after_template_list(i + 1) else { return Vec::new() };
+    let end = |t: &usize| matches!(tokens.spelling(*t), "{" | ";" | "");
+    // Bounds the search, which is for the declaration's head.
+    let head = behind..(behind..behind + 96).find(end).unwrap_or(behind + 96);
+    let is_length = |name: &str| {
+        head.clone().any(|t| {
+            let list = (tokens.spelling(t) == "vec").then(|| tokens.after_template_list(t + 1)).flatten();
+            list.is_some_and(|list| tokens.spelling(list - 2) == name && tokens.spelling(list - 3) == ",")
+        })
+    };
+    let mut found = Vec::new();
+    for (from, to) in tokens.split_commas(i + 2, behind - 1) {
+        let words = to - from;
+        let plain = words == 2 || (words == 3 && tokens.spelling(from + 1) == "int");
+        if plain && LENGTH_TYPES.contains(&tokens.spelling(from)) && is_length(tokens.spelling(to - 1)) {
+            found.push(from);
+        }
+    }
+    found
+}
+
 /// The replacement of a type that begins at token `i` and ends in the attribute, and the token after it.
 pub(crate) fn of_type(tokens: &TokenBuffer, i: usize) -> Option<(String, usize)> {
     if !matches!(tokens.spelling(i.wrapping_sub(1)), "=" | "<" | "," | "(") {
@@ -57,6 +85,22 @@ pub(crate) fn of_type(tokens: &TokenBuffer, i: usize) -> Option<(String, usize)>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_of_vectors() {
+        let found = |text: &str| lengths(&TokenBuffer::new(text), 0);
+        assert_eq!(found("template <typename T, uint N> metal::vec<uint, N> f(metal::vec<T, N> v) {"), [5]);
+        assert_eq!(found("template <unsigned int N> T f(vec<float, N> v);"), [2]);
+        assert_eq!(found("template <size_t M, ushort N> struct S<vec<float, N>> { array<int, M> a; };"), [5]);
+        for none in [
+            "template <int N> f(vec<T, N> v) {",
+            "template <uint N> f(array<T, N> v) { vec<T, N> a; }",
+            "template <",
+            "template",
+        ] {
+            assert_eq!(found(none), [0; 0], "{none}");
+        }
+    }
 
     #[test]
     fn declarations_of_vectors() {

@@ -19,7 +19,7 @@ kernel void blur(texture2d<float, access::read> in [[texture(0)]], texture2d<flo
   out.write(s + float4(h), gid);
 }
 kernel void image(texture2d<uint, access::read_write> t [[texture(0)]], texture_buffer<float, access::read> b [[texture(1)]], uint2 gid [[thread_position_in_grid]]) {
-  t.atomic_fetch_add(gid, uint4(1)); uint4 old = t.atomic_load(gid); t.write(old + uint4(b.read(gid.x)), gid); 
+  t.atomic_fetch_add(gid, uint4(1)); uint4 old = t.atomic_load(gid); t.write(old + uint4(b.read(gid.x)), gid);
   if (is_null_texture(t)) return; uint n = t.get_num_mip_levels();
 }
 kernel void plain(device float* o, uint i [[thread_position_in_grid]]) { o[i] += 1; }

@@ -275,6 +275,10 @@ typedef float f4 __attribute__((ext_vector_type(4)));
 using half5 = half __attribute__((ext_vector_type(5)));
 template <typename T> struct lanes { static constant constexpr int value = 1; };
 template <typename T, int N> struct lanes<T __attribute__((ext_vector_type(N)))> { static constant constexpr int value = N; };
+template <typename T> uint bits(T v) { return as_type<uint>(v); }
+template <typename T, uint N> metal::vec<uint, N> bits(metal::vec<T, N> v) { return as_type<metal::vec<uint, N>>(v); }
+template <typename T, unsigned int N> T total(vec<T, N> v) { T s = 0; for (unsigned int k = 0; k < N; ++k) s += v[k]; return s; }
+template <size_t M, typename T, ushort N> T scaled(array<T, M> a, vec<T, N> v) { return a[M - 1] * v[N - 1]; }
 ";
     let n: Vec<u32> = (0..6).collect();
     let ramp = |i: usize, k: usize| (i + k) as f32;
@@ -284,6 +288,11 @@ template <typename T, int N> struct lanes<T __attribute__((ext_vector_type(N)))>
         .line("lanes<float8>::value * 100 + lanes<f4>::value * 10 + lanes<int>::value", |_| 841_i32)
         .line("sizeof(float8) + sizeof(half5) * 100 + alignof(uint16v) * 10000", |_| 641_632_u64)
         .line("(is_same_v<f4, float4>)", |_| true)
+        .line("bits(float3(n, 1, 2)) + bits(1.0f)", |i| {
+            [i as f32, 1.0, 2.0].map(|v| v.to_bits().wrapping_add(1.0_f32.to_bits()))
+        })
+        .line("total(float4(n, 1, 2, 3)) + total(int2(n))", |i| i as f32 * 3.0 + 6.0)
+        .line("scaled(array<int, 3>{1, 2, 3}, int2(5, n))", |i| 3 * i as i32)
         .block("parts", "float8 v; for (int k = 0; k < 8; ++k) v[k] = n + k; f4 a = v.hi; a += v.lo;", "a * 1.0f", move |i| {
             [0, 1, 2, 3].map(|k| ramp(i, k) + ramp(i, k + 4))
         })

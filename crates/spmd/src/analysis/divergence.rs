@@ -31,6 +31,11 @@ impl DivergenceAnalysis {
         self.branches.contains(&block)
     }
 
+    /// Whether a value is the same for all converged threads.
+    pub fn is_uniform(&self, value: ValueId) -> bool {
+        !self.values.contains(&value)
+    }
+
     /// One iteration over the function; returns whether anything changed.
     fn step(&mut self, function: &Function, cfg: &Cfg) -> bool {
         let before = (self.values.len(), self.branches.len());
@@ -61,7 +66,7 @@ impl DivergenceAnalysis {
             Op::Call(call) => match callee_name(call) {
                 Some(name) if name.starts_with("llvm.nvvm.read.ptx.sreg.tid.") => true,
                 Some(name) if name.starts_with("llvm.") => call.args.iter().any(|a| self.has(&a.op)),
-                Some(name) => !self.is_uniform(name, call),
+                Some(name) => !self.returns_uniform(name, call),
                 None => true,
             },
             op => op.operands().iter().any(|operand| self.has(operand)),
@@ -69,7 +74,7 @@ impl DivergenceAnalysis {
     }
 
     /// Whether the result of a call is uniform over converged threads of a simdgroup.
-    fn is_uniform(&self, name: &str, call: &Call) -> bool {
+    fn returns_uniform(&self, name: &str, call: &Call) -> bool {
         let function = match Intrinsic::parse(name) {
             Some(Intrinsic::Group(function)) => function,
             Some(Intrinsic::Position(position)) => return position != Position::Thread,

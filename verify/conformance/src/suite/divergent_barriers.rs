@@ -9,6 +9,7 @@ use super::{CaseResult, expect_all, kernel, run};
 
 cases!("divergent_barriers": loop_in_a_branch, shuffle_xor, sums, quads, early_return, break_out, continue_on, nested_loops,
     else_branch, two_in_a_row, switch, until_a_value, threadgroup_memory, lanes_wait_at_the_join, short_circuit,
+    uniform_loops, loops_of_half_the_lanes,
     several_groups, in_rows, private_array, wide_values);
 
 /// The numbers of threads that take the branch around a barrier.
@@ -326,6 +327,85 @@ fn short_circuit(device: &Device) -> CaseResult {
         let count = simd_sum(lanes(|i| is_in(i).into()));
         let r = lanes(|i| if is_in(i) { i as u32 + count[i] } else { 0 });
         lanes(|i| r[i] + r[i ^ 7])
+    })
+}
+
+/// Loops that all lanes behind the branch run alike.
+fn uniform_loops(device: &Device) -> CaseResult {
+    let body = "if (i < n) {
+            for (uint a = 0; a < n % 4 + 1; ++a) {
+                uint b = a;
+                while (true) {
+                    threadgroup_barrier(mem_flags::mem_none);
+                    r = r * 3 + i + b;
+                    if (b * 2 > n % 7) break;
+                    if (b == 1) {
+                        threadgroup_barrier(mem_flags::mem_none);
+                        r += simd_sum(1u);
+                    }
+                    ++b;
+                }
+            }
+        } else {
+            r = 5;
+        }
+        out[i] = r + simd_shuffle_xor(r, ushort(1));";
+    expect_for_sizes(device, body, |n| {
+        let count = simd_sum(lanes(|i| ((i as u32) < n).into()));
+        let r = lanes(|i| {
+            if i as u32 >= n {
+                return 5;
+            }
+            let mut r = 0_u32;
+            for a in 0..n % 4 + 1 {
+                let mut b = a;
+                loop {
+                    r = r.wrapping_mul(3).wrapping_add(i as u32 + b);
+                    if b * 2 > n % 7 {
+                        break;
+                    }
+                    if b == 1 {
+                        r = r.wrapping_add(count[i]);
+                    }
+                    b += 1;
+                }
+            }
+            r
+        });
+        lanes(|i| r[i].wrapping_add(r[i ^ 1]))
+    })
+}
+
+/// The lanes for which the condition does not hold enter, and the loop's values are used behind it.
+fn loops_of_half_the_lanes(device: &Device) -> CaseResult {
+    let body = "threadgroup uint tile[64];
+        uint last = 100, k = 7;
+        if (lane >= n / 2) {
+            r = 9;
+        } else {
+            for (k = 0; k < 2 + n / 16; ++k) {
+                tile[i] = r + k;
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                if ((i ^ 1) % 32 < n / 2) r += tile[i ^ 1] * 3;
+                last = k;
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+            }
+        }
+        out[i] = r * 100 + last * 10 + k + simd_sum(r);";
+    expect_for_sizes(device, body, |n| {
+        let is_in = |i: usize| (i as u32 % 32) < n / 2;
+        let mut r = lanes(|i| if is_in(i) { 0_u32 } else { 9 });
+        for k in 0..2 + n / 16 {
+            let tile = lanes(|i| r[i].wrapping_add(k));
+            let other = |i: usize| if is_in(i ^ 1) { tile[i ^ 1].wrapping_mul(3) } else { 0 };
+            r = lanes(|i| if is_in(i) { r[i].wrapping_add(other(i)) } else { r[i] });
+        }
+        let sum = simd_sum(r);
+        let (last, k) = (1 + n / 16, 2 + n / 16);
+        lanes(|i| {
+            let tail = if is_in(i) { last * 10 + k } else { 1007 };
+            r[i].wrapping_mul(100).wrapping_add(tail).wrapping_add(sum[i])
+        })
     })
 }
 

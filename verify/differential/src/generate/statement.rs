@@ -296,7 +296,10 @@ impl Writer<'_> {
                 Statement { parts, end: "}".into() }
             }
             2 | 3 => {
-                let (q, bound) = (self.counter(), self.expression(1));
+                let (q, mut bound) = (self.counter(), self.expression(1));
+                if self.loops_with_barriers && self.r.percent(60) {
+                    bound = self.r.pick(&["n", "3u", "in[n & 255u]"]).into();
+                }
                 let most = if depth > 2 { 7 } else { 3 };
                 let head = format!("for (uint {q} = 0; {q} < (uint({bound}) & {most}u); ++{q}) {{");
                 Statement { parts: vec![(head, self.inners(depth - 1, LOOP))], end: "}".into() }

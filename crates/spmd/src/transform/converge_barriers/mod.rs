@@ -16,7 +16,9 @@
 //! ```
 //!
 //! At the end of a loop control returns to its header while a lane's pc is the header. Parts without barriers that have one entry
-//! and one exit keep their control flow. Values that cross blocks pass through stack slots, which are promoted at once.
+//! and one exit keep their control flow. A region in which only the first branch diverges needs no pc ([`uniform`]). Values that cross blocks pass through stack slots, which are promoted at once.
+
+mod uniform;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -32,6 +34,7 @@ use crate::intrinsic::{Group, GroupCall, GroupOp, Intrinsic};
 use crate::support::builder::{Builder, i32_const};
 use crate::support::ir::rename_incoming;
 use crate::transform::mem2reg;
+use uniform::UniformRegion;
 
 /// Maximum number of regions of a function.
 const MOST: usize = 256;
@@ -106,6 +109,8 @@ struct Rewrite<'a> {
     incoming: BTreeMap<ValueId, ValueId>,
     /// Allocas to be added to the entry block.
     allocas: Vec<Inst>,
+    /// If the branches between nodes are uniform.
+    uniform: Option<UniformRegion>,
 }
 
 impl<'a> Rewrite<'a> {
@@ -113,6 +118,7 @@ impl<'a> Rewrite<'a> {
         let nodes = nodes(function, cfg, region);
         let each = nodes.iter().enumerate().flat_map(|(n, node)| node.blocks.iter().map(move |b| (*b, n)));
         let node_of = each.collect();
+        let uniform = UniformRegion::of(function, cfg, region, &nodes, &node_of);
         let (slots, incoming) = (BTreeMap::new(), BTreeMap::new());
         let mut rewrite = Self {
             pc: ValueId(0),
@@ -124,6 +130,7 @@ impl<'a> Rewrite<'a> {
             slots,
             incoming,
             allocas: Vec::new(),
+            uniform,
         };
         rewrite.pc = rewrite.slot(Type::I32, "pc");
         rewrite
@@ -139,7 +146,10 @@ impl<'a> Rewrite<'a> {
     fn run(mut self) {
         self.find_slots();
         self.demote();
-        self.write_chain();
+        match self.uniform.take() {
+            Some(uniform) => self.write_uniform(&uniform),
+            None => self.write_chain(),
+        }
         self.function.block_mut(BlockId(0)).insts.splice(0..0, self.allocas);
     }
 
@@ -170,8 +180,9 @@ impl<'a> Rewrite<'a> {
             let mut used = |value: ValueId, at: BlockId| {
                 let Some(home) = homes.get(&value).copied() else { return };
                 let is_inside = |block: BlockId| self.node_of.contains_key(&block);
-                // The entry block dominates all others.
-                let crosses = is_inside(home) || is_inside(at) && home != BlockId(0);
+                // The entry block dominates all others, and the only branch of a uniform region its blocks.
+                let dominates = home == BlockId(0) || self.uniform.is_some();
+                let crosses = is_inside(home) || is_inside(at) && !dominates;
                 if crosses && self.place(home) != self.place(at) {
                     crossing.insert(value);
                 }
@@ -193,6 +204,10 @@ impl<'a> Rewrite<'a> {
                 }
             }
             code.term.operands().into_iter().filter_map(Operand::value).for_each(|v| used(v, block));
+        }
+        if let Some(uniform) = &self.uniform {
+            crossing.retain(|value| !uniform.values.contains(value));
+            phis.retain(|value| !uniform.values.contains(value));
         }
         for value in crossing {
             let slot = self.slot(self.function.ty(value).clone(), "crossing");
@@ -462,7 +477,7 @@ fn is_at(b: &mut Builder<'_>, pc: ValueId, node: usize) -> ValueId {
 }
 
 /// Whether a condition holds for any active lane of the simdgroup.
-fn any(b: &mut Builder<'_>, condition: ValueId) -> ValueId {
+fn any(b: &mut Builder<'_>, condition: impl Into<Operand>) -> ValueId {
     let ballot = GroupCall { op: GroupOp::Ballot, group: Group::Simdgroup, element: None };
     let name = Intrinsic::Group(ballot).name();
     let mask = b.call(Type::I64, &name, &[(Type::I1, condition.into())]);

@@ -185,7 +185,7 @@ fn check_reports_what_only_code_generation_refuses() {
                 kernel void k(device uint* a, uint id [[thread_position_in_grid]]) { a[id] = deep(id); }\n";
     let file = folder.write("recursive.metal", text);
     elinvar(&["check", &file])
-        .expect(1, &["recursive.metal:3", "`deep` calls itself", "no recursion", "`k`"]);
+        .expect(1, &["recursive.metal:3", "`deep` calls itself", "such recursion is not supported", "`k`"]);
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(crate) fn regions(module: &Module, function: &Function, cfg: &Cfg) -> Vec<Di
     }
     let divergence = DivergenceAnalysis::new(function, cfg);
     let parts = |branch: &BlockId| {
-        divergence.is_divergent(*branch) && !only_returns(module, function, &barriers, *branch)
+        divergence.is_divergent(*branch) && !only_returns(module, function, &barriers, &post, *branch)
     };
     let mut regions: Vec<DivergentRegion> = Vec::new();
     for branch in split.into_iter().filter(parts) {
@@ -129,24 +129,33 @@ fn common(post: &PostDominators, a: Option<BlockId>, b: Option<BlockId>) -> Opti
 }
 
 /// Whether all sides of a branch but one only return, without a barrier or a group operation. They have no effects in blocks that
-/// the other side reaches too.
-fn only_returns(module: &Module, function: &Function, barriers: &HashSet<BlockId>, branch: BlockId) -> bool {
+/// the other side reaches too, in this iteration of a loop or when it leaves the loop.
+fn only_returns(
+    module: &Module,
+    function: &Function,
+    barriers: &HashSet<BlockId>,
+    post: &PostDominators,
+    branch: BlockId,
+) -> bool {
     let mut targets = branch_targets(function, branch);
     targets.sort_unstable();
     targets.dedup();
+    // In this iteration of a loop around the branch: in the next one, lanes that stay may take the other side.
     let sides: Vec<BTreeSet<BlockId>> =
-        targets.iter().map(|to| reachable(function, vec![*to], None)).collect();
+        targets.iter().map(|to| reachable(function, vec![*to], Some(branch))).collect();
     let is_convergent = |inst: &Inst| intrinsic(inst).is_some_and(Intrinsic::is_convergent);
     let stays = |side: &BTreeSet<BlockId>| {
-        side.contains(&branch)
-            || side.iter().any(|block| {
-                barriers.contains(block) || function.block(*block).insts.iter().any(is_convergent)
-            })
+        side.iter().any(|block| {
+            let goes_on = function.block(*block).term.successors().contains(&branch);
+            let insts = &function.block(*block).insts;
+            goes_on || barriers.contains(block) || insts.iter().any(is_convergent)
+        })
     };
     let (staying, leaving): (Vec<_>, Vec<_>) = sides.iter().partition(|side| stays(side));
     let [staying] = staying[..] else { return staying.is_empty() };
     let works = |block: &BlockId| function.block(*block).insts.iter().any(|inst| is_work(module, inst));
-    !leaving.iter().any(|side| side.intersection(staying).any(works))
+    let joins = |block: &&BlockId| staying.contains(block) || post.post_dominates(**block, branch);
+    !leaving.iter().any(|side| side.iter().filter(joins).any(works))
 }
 
 /// Whether an instruction has a visible effect, at its original place in the source. An optimizer may have merged the last stores of
@@ -222,6 +231,25 @@ mod tests {
         );
         assert_eq!(found(&body), []);
         assert_eq!(found(&body.replace("end: ret", "end: store i32 3, ptr %a\nret")).len(), 1);
+    }
+
+    #[test]
+    fn a_return_from_a_loop_needs_no_region() {
+        let body = format!(
+            "br label %head
+            head: %i = phi i32 [ 0, %start ], [ %n, %more ]
+            {WAIT}
+            %in = icmp ult i32 %i, %t
+            br i1 %in, label %more, label %leave
+            more: {WAIT}
+            %n = add i32 %i, 1
+            %again = icmp ult i32 %n, %g
+            br i1 %again, label %head, label %end
+            leave: store i32 %t, ptr %a
+            br label %end
+            end: ret void"
+        );
+        assert_eq!(found(&body), []);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Runs the threads of a threadgroup, each simdgroup up to its next barrier.
 //!
 //! The threads of a simdgroup follow program order together: of those that have not returned, the first in order runs to the end of
-//! its block, and the threads at one simdgroup operation execute it when no other is before it. If the first ones are at a threadgroup
-//! barrier, the simdgroup has arrived; the others wait where they are. When all simdgroups with threads have arrived, at the same
+//! its block, and the threads at one simdgroup operation execute it when no other is before it. Threads on a path to which those
+//! before them do not come, such as to an early return, do not wait for them. If the first ones are at a threadgroup
+//! barrier, and all others wait for them, the simdgroup has arrived. When all simdgroups with threads have arrived, at the same
 //! barrier, the threads at it continue.
 //!
 //! In code lowered for NVPTX a thread runs until it returns or synchronizes: lanes meet by their masks, and barriers count threads.
@@ -53,7 +54,18 @@ impl<'m> Machine<'m> {
         }
         loop {
             let active = (0..threads.len()).filter(|lane| !matches!(threads[*lane].state, State::Done));
-            let Some(first) = active.min_by_key(|lane| &keys[*lane]) else { return Ok(()) };
+            let mut active: Vec<usize> = active.collect();
+            active.sort_by_key(|lane| &keys[*lane]);
+            let Some(first) = active.first().copied() else { return Ok(()) };
+            let waits = |lane: usize| {
+                active
+                    .iter()
+                    .take_while(|other| keys[**other] < keys[lane])
+                    .any(|other| self.leads(&threads[*other], &threads[lane]))
+            };
+            let is_at_barrier = |lane: &usize| matches!(threads[*lane].state, State::AtBarrier);
+            let ahead = active.iter().copied().find(|lane| !is_at_barrier(lane) && !waits(*lane));
+            let first = ahead.unwrap_or(first);
             let together: Vec<usize> = (0..threads.len())
                 .filter(|lane| keys[*lane] == keys[first] && !matches!(threads[*lane].state, State::Done))
                 .collect();
@@ -130,6 +142,17 @@ impl<'m> Machine<'m> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a thread comes to the place of another one, which waits for it there.
+    fn leads(&self, thread: &Thread<'m>, other: &Thread<'m>) -> bool {
+        let mut frames = thread.frames.iter().zip(&other.frames);
+        let apart = frames.find(|(a, b)| (a.function, a.block, a.inst) != (b.function, b.block, b.inst));
+        let Some((a, b)) = apart.filter(|(a, b)| a.function == b.function && a.block != b.block) else {
+            return true;
+        };
+        let order = self.order(a.function);
+        order.map_or(true, |order| order.leads((&a.rounds, a.block), (&b.rounds, b.block)))
     }
 
     /// Sort key of a thread in its simdgroup.

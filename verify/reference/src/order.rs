@@ -2,7 +2,10 @@
 //!
 //! If threads of a simdgroup wait at different operations, those at the first one in program order continue, so that diverged
 //! threads reconverge at joins. A position is compared as a list: for each enclosing loop, outermost first, the loop's position
-//! and the number of its iteration; then the block's position and the instruction. Blocks are ordered in reverse postorder.
+//! and the number of its iteration; then the block's position and the instruction. Blocks are ordered in reverse postorder,
+//! the first target of a branch before the second.
+
+use fixedbitset::FixedBitSet;
 
 use elinvar_ir::{BlockId, Dominators, Function, predecessors};
 
@@ -13,6 +16,8 @@ pub(crate) struct Order {
     place: Vec<u32>,
     /// For each block the headers of the loops around it, outermost first.
     loops: Vec<Vec<BlockId>>,
+    /// For each block those that it leads to in the same iteration of the loops around it, or where their headers leave them.
+    onward: Vec<FixedBitSet>,
 }
 
 impl Order {
@@ -42,7 +47,8 @@ impl Order {
                 loops[block].push(header);
             }
         }
-        Order { place, loops }
+        let onward = onward(function, &place, &loops);
+        Order { place, loops, onward }
     }
 
     /// Records that a thread branches from one block to another.
@@ -54,6 +60,15 @@ impl Order {
         }
     }
 
+    /// Whether a thread at one place comes to another one in the same iteration of the loops around it, or where these end, or is in an
+    /// earlier iteration.
+    pub(crate) fn leads(&self, from: (&[u32], BlockId), to: (&[u32], BlockId)) -> bool {
+        let shared = self.loops[from.1.0 as usize].iter().zip(&self.loops[to.1.0 as usize]);
+        let mut rounds = shared.take_while(|(a, b)| a == b).map(|(header, _)| header.0 as usize);
+        rounds.any(|header| from.0[header] != to.0[header])
+            || self.onward[from.1.0 as usize].contains(to.1.0 as usize)
+    }
+
     /// Appends the sort key of an instruction's position.
     pub(crate) fn key(&self, rounds: &[u32], block: BlockId, inst: usize, out: &mut Vec<(u32, u32)>) {
         let place = |b: &BlockId| self.place[b.0 as usize];
@@ -62,18 +77,48 @@ impl Order {
     }
 }
 
+fn onward(function: &Function, place: &[u32], loops: &[Vec<BlockId>]) -> Vec<FixedBitSet> {
+    let count = function.blocks.len();
+    let mut onward = vec![FixedBitSet::with_capacity(count); count];
+    let mut blocks: Vec<BlockId> = function.block_ids().collect();
+    blocks.sort_by_key(|block| std::cmp::Reverse(place[block.0 as usize]));
+    let successors = |block: BlockId| function.block(block).term.successors();
+    for block in blocks {
+        let around = &loops[block.0 as usize];
+        let is_outside = |header: BlockId, to: &BlockId| !loops[to.0 as usize].contains(&header);
+        // From the end of a loop also to where its header leaves it.
+        let targets = successors(block).into_iter().flat_map(|to| match around.contains(&to) {
+            true => successors(to).into_iter().filter(|exit| is_outside(to, exit)).collect(),
+            false => vec![to],
+        });
+        let mut all = FixedBitSet::with_capacity(count);
+        for to in targets {
+            all.insert(to.0 as usize);
+            all.union_with(&onward[to.0 as usize]);
+        }
+        onward[block.0 as usize] = all;
+    }
+    onward
+}
+
 fn places(function: &Function) -> Vec<u32> {
     let count = function.blocks.len();
     let mut seen = vec![false; count];
     let mut place = vec![u32::MAX; count];
     let mut next = count as u32;
-    let mut stack = vec![(BlockId(0), function.blocks[0].term.successors(), 0)];
+    // In reverse, so that the first successor, which an `if` enters, comes first.
+    let targets = |block: BlockId| {
+        let mut to = function.block(block).term.successors();
+        to.reverse();
+        to
+    };
+    let mut stack = vec![(BlockId(0), targets(BlockId(0)), 0)];
     seen[0] = true;
     while let Some((block, successors, at)) = stack.last_mut() {
         if let Some(to) = successors.get(*at).copied() {
             *at += 1;
             if !std::mem::replace(&mut seen[to.0 as usize], true) {
-                stack.push((to, function.block(to).term.successors(), 0));
+                stack.push((to, targets(to), 0));
             }
         } else {
             next -= 1;

@@ -28,7 +28,7 @@ use elinvar_ir::{
 };
 
 use crate::Error;
-use crate::analysis::cfg::Cfg;
+use crate::analysis::cfg::{Cfg, Loop};
 use crate::analysis::divergent_barriers::{self, DivergentRegion, has_barrier, is_barrier};
 use crate::intrinsic::{Group, GroupCall, GroupOp, Intrinsic};
 use crate::support::builder::{Builder, i32_const};
@@ -445,7 +445,39 @@ fn nodes(function: &Function, cfg: &Cfg, region: &DivergentRegion) -> Vec<Node> 
         taken.extend(&node.blocks);
         nodes.push(node);
     }
-    nodes
+    barriers_last(function, cfg, nodes)
+}
+
+/// Moves nodes without a barrier before those with one that do not lead to them: what lanes do before they leave, others may expect
+/// behind their barrier. A node that leaves a loop from its middle is moved into the loop, so that its lanes run it in their iteration.
+fn barriers_last(function: &Function, cfg: &Cfg, nodes: Vec<Node>) -> Vec<Node> {
+    let mut ordered: Vec<Node> = Vec::new();
+    for node in nodes {
+        let leads = |from: &Node| {
+            let mut edges =
+                from.blocks.iter().filter(|b| function.block(**b).term.successors().contains(&node.head));
+            edges.any(|block| !cfg.is_back_edge(*block, node.head))
+        };
+        let at = ordered.iter().rposition(leads).map_or(0, |last| last + 1);
+        let stays = |l: usize| cfg.contains(l, node.head) || leaves_from_the_middle(cfg, &node, l);
+        let is_in_place = at == 0 || cfg.loops_around(ordered[at - 1].head).all(stays);
+        let passes_barrier = ordered[at..].iter().any(|other| other.has_barrier);
+        match is_in_place && passes_barrier && !node.has_barrier {
+            true => ordered.insert(at, node),
+            false => ordered.push(node),
+        }
+    }
+    ordered
+}
+
+/// Whether a node outside of a loop is entered from one of its blocks, and others leave the loop at its header or its end.
+fn leaves_from_the_middle(cfg: &Cfg, node: &Node, l: usize) -> bool {
+    let mut from = cfg.predecessors[node.head.0 as usize].iter().filter(|from| cfg.reaches(**from));
+    let (Some(middle), None) = (from.next(), from.next()) else { return false };
+    let Loop { header, latches, .. } = &cfg.loops[l];
+    let mut ends = latches.iter().chain([header]).filter(|end| *end != middle);
+    let leaves = |end: &BlockId| cfg.successors[end.0 as usize].iter().any(|to| !cfg.contains(l, *to));
+    cfg.contains(l, *middle) && ends.any(leaves)
 }
 
 fn phis(function: &Function, block: BlockId) -> impl Iterator<Item = &Inst> {

@@ -7,7 +7,7 @@
 
 use fixedbitset::FixedBitSet;
 
-use elinvar_ir::{BlockId, Dominators, Function, predecessors};
+use elinvar_ir::{BlockId, Dominators, Function, PostDominators, predecessors};
 
 /// Properties of a function that do not change.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub(crate) struct Order {
     loops: Vec<Vec<BlockId>>,
     /// For each block those that it leads to in the same iteration of the loops around it, or where their headers leave them.
     onward: Vec<FixedBitSet>,
+    post: PostDominators,
 }
 
 impl Order {
@@ -48,7 +49,7 @@ impl Order {
             }
         }
         let onward = onward(function, &place, &loops);
-        Order { place, loops, onward }
+        Order { place, loops, onward, post: PostDominators::compute(function) }
     }
 
     /// Records that a thread branches from one block to another.
@@ -60,13 +61,14 @@ impl Order {
         }
     }
 
-    /// Whether a thread at one place comes to another one in the same iteration of the loops around it, or where these end, or is in an
-    /// earlier iteration.
+    /// Whether a thread at one place comes to another one in the same iteration of the loops around it, or where these end, or on all
+    /// paths, or is in an earlier iteration.
     pub(crate) fn leads(&self, from: (&[u32], BlockId), to: (&[u32], BlockId)) -> bool {
         let shared = self.loops[from.1.0 as usize].iter().zip(&self.loops[to.1.0 as usize]);
         let mut rounds = shared.take_while(|(a, b)| a == b).map(|(header, _)| header.0 as usize);
         rounds.any(|header| from.0[header] != to.0[header])
             || self.onward[from.1.0 as usize].contains(to.1.0 as usize)
+            || self.post.post_dominates(to.1, from.1)
     }
 
     /// Appends the sort key of an instruction's position.

@@ -261,6 +261,8 @@ pub(crate) struct State<'a> {
     layout: Layout,
     /// The sizes that code with a dynamic threadgroup size serves, once the lanes are chosen.
     pub row_sizes: Option<RowSizes>,
+    /// Whether code that takes the threadgroup size as a value is valid for all sizes.
+    serves_sizes: bool,
     live: Option<Rc<Liveness>>,
     analyses: Analyses,
 }
@@ -282,6 +284,7 @@ impl<'a> State<'a> {
             code: Code::Thread,
             layout: Layout::of(options.group, 1, false),
             row_sizes: None,
+            serves_sizes: true,
             live: None,
             analyses: Analyses::default(),
         }
@@ -374,8 +377,11 @@ fn converge_barriers(state: &mut State<'_>) -> Result<(), Error> {
     let Some(index) = state.module.functions.iter().position(is_entry) else { return Ok(()) };
     let mut entry = state.module.functions[index].clone();
     if converge_barriers::converge(&state.module, &mut entry)? {
-        if let GroupSize::Static(group) = state.options.group {
-            barrier_divergence::check_entry(&state.module, group)?;
+        let any_size = barrier_divergence::check_any_size(&state.module);
+        state.serves_sizes = any_size.is_ok();
+        match state.options.group {
+            GroupSize::Static(group) => barrier_divergence::check_entry(&state.module, group)?,
+            GroupSize::Dynamic(_) => any_size?,
         }
         state.module.to_mut().functions[index] = entry;
     }
@@ -454,7 +460,7 @@ fn choose_lanes(state: &mut State<'_>) -> Result<(), Error> {
         Err(_) if !exchanges => 1,
         Err(why) => return Err(why),
     };
-    state.row_sizes = Some(RowSizes::new(lanes, exchanges));
+    state.row_sizes = state.serves_sizes.then(|| RowSizes::new(lanes, exchanges));
     state.layout = Layout::of(options.group, lanes, exchanges);
     Ok(())
 }

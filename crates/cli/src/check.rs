@@ -47,7 +47,7 @@ const MAX_BATCH: usize = 10;
     Warnings include code that Metal rejects and Elinvar accepts, such as a pointer to another address\n\
     space. A kernel that requires the value of a function constant is built if the value is given.\n\n\
     Stages: cache (lookup), preprocess, header (the precompiled header, concurrent with preprocess), rewrite,\n\
-    check, spaces; then for each kernel precompile (of the source, for the\n\
+    select (of overloaded kernel templates), check, spaces; then for each kernel precompile (of the source, for the\n\
     second kernel), entry, define, optimize, parse, passes, codegen, link, load.\n\n\
     --emit prints the code of all kernels, or of --kernel, in source order. Each kernel's code starts with a\n\
     comment with its name, location and target, and ends with an empty line.\n\n\

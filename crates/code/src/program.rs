@@ -45,13 +45,6 @@ pub struct Rejected {
     pub error: Error,
 }
 
-impl Rejected {
-    /// A function constant has no value or a wrong one.
-    fn incomplete(why: String) -> Self {
-        Self { signature: None, error: Error::InvalidArgument(why) }
-    }
-}
-
 impl Program {
     /// Validates a source with the installed clang, through a cache.
     ///
@@ -163,11 +156,12 @@ impl Program {
         check: impl Fn(&Arc<Thread>) -> Result<()>,
     ) -> Vec<Verdict> {
         let keys: Vec<_> = kernels.iter().map(|kernel| key(kernel)).collect();
+        let incomplete = |why| Rejected { signature: None, error: Error::InvalidArgument(why) };
         let cached = |key: &Option<CacheKey>| -> Option<Result<Signature, String>> {
             decode(&self.cache.load(key.as_ref()?)?)
         };
         let mut verdicts: Vec<Option<Verdict>> = stage::timed("cache", || {
-            keys.iter().map(|key| cached(key).map(|cached| cached.map_err(Rejected::incomplete))).collect()
+            keys.iter().map(|key| cached(key).map(|cached| cached.map_err(incomplete))).collect()
         });
         let missing: Vec<usize> = (0..kernels.len()).filter(|at| verdicts[*at].is_none()).collect();
         let names: Vec<&str> = missing.iter().map(|at| kernels[*at]).collect();

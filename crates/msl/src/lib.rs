@@ -36,6 +36,7 @@ pub use clang::toolchain::Toolchain;
 pub use clang::{InductionVariables, process, scratch};
 pub use error::{Error, Result};
 pub use ir::entries::Entries;
+pub use ir::items;
 pub use program::{CombinedModule, Program, Specialized};
 pub use rewrite::glue::ENTRY;
 

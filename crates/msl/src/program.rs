@@ -84,13 +84,12 @@ impl Program {
         glue::constant_tables(&mut text, &rewritten.constants);
         glue::member_tables(&mut text, &rewritten.structs);
         let check = || stage::timed("check", || clang::check(toolchain, source.math, text.text()));
-        let spaces = || match source.check_spaces {
-            true => {
-                check_spaces(toolchain, source.math, &source_map).or_else(|error| unchecked(source, error))
-            }
-            false => Ok(Vec::new()),
+        let spaces =
+            || check_spaces(toolchain, source.math, &source_map).or_else(|error| unchecked(source, error));
+        let (output, spaces) = match source.check_spaces {
+            true => stage::join(check, spaces),
+            false => (check(), Ok(Vec::new())),
         };
-        let (output, spaces) = stage::join(check, spaces);
         let output = output?;
         warnings.extend(check_diagnostics(&output, &source_map, &text)?);
         warnings.extend(spaces?);

@@ -9,12 +9,14 @@ use std::time::Instant;
 pub const TARGET: &str = "elinvar::compile";
 
 /// All stages in order. `header` (the precompiled header of the declarations is loaded or built) runs concurrently with `preprocess`;
-/// `precompile` is part of the second kernel of a source.
-pub const NAMES: [&str; 15] = [
+/// `select` (which of several kernel templates of one name an instantiation selects) is there if names are ambiguous; `precompile` is part
+/// of the second kernel of a source.
+pub const NAMES: [&str; 16] = [
     "cache",
     "preprocess",
     "header",
     "rewrite",
+    "select",
     "check",
     "spaces",
     "precompile",

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use elinvar_msl::items::{items, symbol};
 use elinvar_spmd::SYMBOL;
 
 /// Joins modules that each define [`SYMBOL`], and returns the names of these functions in the result. Definitions with the same name must
@@ -10,48 +11,16 @@ pub(crate) fn together<'a>(texts: impl Iterator<Item = &'a str>) -> (String, Vec
     let (mut all, mut symbols, mut seen) = (String::new(), Vec::new(), HashSet::new());
     for text in texts {
         for item in items(text) {
-            if item.starts_with("define") && names(item).next() == Some(&format!("@{SYMBOL}")) {
-                let symbol = format!("{SYMBOL}_{}", symbols.len());
-                all.push_str(&item.replacen(SYMBOL, &symbol, 1));
-                symbols.push(symbol);
+            if item.starts_with("define") && symbol(item) == Some(&format!("@{SYMBOL}")) {
+                let name = format!("{SYMBOL}_{}", symbols.len());
+                all.push_str(&item.replacen(SYMBOL, &name, 1));
+                symbols.push(name);
             } else if seen.insert(symbol(item).unwrap_or(item)) {
                 all.push_str(item);
             }
         }
     }
     (all, symbols)
-}
-
-fn items(text: &str) -> Vec<&str> {
-    let (mut items, mut rest) = (Vec::new(), text);
-    while !rest.is_empty() {
-        let end = if rest.starts_with("define") { rest.find("\n}\n").map(|at| at + 3) } else { None };
-        let end = end.or_else(|| rest.find('\n').map(|at| at + 1)).unwrap_or(rest.len());
-        items.push(&rest[..end]);
-        rest = &rest[end..];
-    }
-    items
-}
-
-/// The function, variable or metadata node that an item defines.
-fn symbol(item: &str) -> Option<&str> {
-    let numbered = item.strip_prefix('!').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    let named = ["define", "declare", "@"].iter().any(|start| item.starts_with(start));
-    if numbered || named { names(item).next() } else { None }
-}
-
-/// The names of functions, variables and metadata nodes in a text, with what could be taken for them.
-fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.match_indices(['@', '!']).map(|(at, _)| {
-        let rest = &text[at + 1..];
-        let len = match rest.strip_prefix('"') {
-            Some(quoted) => quoted.find('"').map_or(rest.len(), |end| end + 2),
-            None => {
-                rest.find(|c: char| !c.is_ascii_alphanumeric() && !"_.$-".contains(c)).unwrap_or(rest.len())
-            }
-        };
-        &text[at..at + 1 + len]
-    })
 }
 
 #[cfg(test)]

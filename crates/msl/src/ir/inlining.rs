@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use crate::ir::items::{items, names, symbol};
 use crate::ir::recursion::symbol_name;
 use crate::rewrite::glue::ENTRY;
 
@@ -16,24 +17,16 @@ const THREADGROUP: &str = "section \"elinvar.threadgroup\"";
 
 /// Functions of optimized IR other than entries that have to be inlined.
 pub(crate) fn required(ir: &str) -> BTreeSet<String> {
-    let named = |line: &&str| {
-        line.starts_with("declare ") && line.contains(INTRINSIC)
-            || line.starts_with('@') && line.contains(THREADGROUP)
+    let items = items(ir);
+    let is_special = |item: &&&str| {
+        item.starts_with("declare ") && item.contains(INTRINSIC)
+            || item.starts_with('@') && item.contains(THREADGROUP)
     };
-    let names: HashSet<&str> = ir.lines().filter(named).filter_map(|line| mentioned(line).next()).collect();
-    let (mut found, mut function) = (BTreeSet::new(), None);
-    for line in ir.lines() {
-        if line.starts_with("define ") {
-            function = symbol_name(line).filter(|name| !name.starts_with(ENTRY));
-        } else if line == "}" {
-            function = None;
-        } else if let Some(name) = function
-            && mentioned(line).any(|name| names.contains(name))
-        {
-            found.insert(name.to_owned());
-        }
-    }
-    found
+    let special: HashSet<&str> = items.iter().filter(is_special).filter_map(|item| symbol(item)).collect();
+    let functions = items.iter().filter(|item| item.starts_with("define "));
+    let others = functions.filter(|item| symbol_name(item).is_some_and(|name| !name.starts_with(ENTRY)));
+    let found = others.filter(|item| names(item).any(|name| special.contains(name)));
+    found.filter_map(|item| symbol_name(item).map(str::to_owned)).collect()
 }
 
 /// Marks functions of unoptimized IR as `alwaysinline`.
@@ -55,22 +48,6 @@ pub(crate) fn inline(ir: &str, functions: &BTreeSet<String>) -> String {
         }
     }
     out
-}
-
-/// The symbols that a line mentions.
-fn mentioned(line: &str) -> impl Iterator<Item = &str> {
-    line.split('@').skip(1).map(symbol)
-}
-
-/// A symbol at the start of a text, without quotes.
-fn symbol(text: &str) -> &str {
-    match text.strip_prefix('"') {
-        Some(quoted) => quoted.split('"').next().unwrap_or_default(),
-        None => {
-            let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"_.$-".contains(c));
-            &text[..end.unwrap_or(text.len())]
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,5 +3,6 @@
 pub(crate) mod dynamic_initializers;
 pub(crate) mod entries;
 pub(crate) mod inlining;
+pub mod items;
 pub(crate) mod legalize;
 pub(crate) mod recursion;

@@ -17,34 +17,48 @@ use crate::intrinsic::{Position, SIMDGROUP};
 use crate::kernel::Kernel;
 use crate::transform::{lower_intrinsics, scalarize};
 
-/// Checks the entry of `module` for threadgroups of this size.
-///
-/// # Errors
-/// `DivergentBarrier`, and those of the lowering of intrinsics.
-pub(crate) fn check_entry(module: &Module, group: [u32; 3]) -> Result<(), Error> {
-    let mut kernel = lower_intrinsics::lower(module)?;
-    scalarize::scalarize(module, &mut kernel.function);
-    check(&kernel, &regions(&kernel), group)
-}
-
-/// Sizes for which [`check_any_size`] evaluates conditions: the largest in each direction and square ones.
+/// Sizes for which [`Entry::check_any_size`] evaluates conditions: the largest in each direction and square ones.
 const SIZES: [[u32; 3]; 6] = [[1024, 1, 1], [64, 1, 1], [32, 32, 1], [8, 8, 16], [1, 1024, 1], [1, 1, 1024]];
 
-/// Checks the entry of `module` for threadgroups whose size is known at run time only.
-///
-/// # Errors
-/// `Unsupported` with the location of the barrier, if simdgroups do not meet for some size.
-pub(crate) fn check_any_size(module: &Module) -> Result<(), Error> {
-    let mut kernel = lower_intrinsics::lower(module)?;
-    scalarize::scalarize(module, &mut kernel.function);
-    let regions = regions(&kernel);
-    SIZES.iter().try_for_each(|group| check(&kernel, &regions, *group)).map_err(|error| match error {
-        Error::DivergentBarrier { location, .. } => Error::unsupported(
-            "a barrier under control flow that depends on the threadgroup size, which is known at run time only",
-            location,
-        ),
-        error => error,
-    })
+/// The entry of a module, lowered for the check.
+pub(crate) struct Entry {
+    kernel: Kernel,
+    regions: Vec<Region>,
+}
+
+impl Entry {
+    /// Lowers the entry.
+    ///
+    /// # Errors
+    /// Those of the lowering of intrinsics.
+    pub(crate) fn of(module: &Module) -> Result<Self, Error> {
+        let mut kernel = lower_intrinsics::lower(module)?;
+        scalarize::scalarize(module, &mut kernel.function);
+        let regions = regions(&kernel);
+        Ok(Self { kernel, regions })
+    }
+
+    /// Checks it for threadgroups of this size.
+    ///
+    /// # Errors
+    /// `DivergentBarrier`.
+    pub(crate) fn check(&self, group: [u32; 3]) -> Result<(), Error> {
+        check(&self.kernel, &self.regions, group)
+    }
+
+    /// Checks it for threadgroups whose size is known at run time only.
+    ///
+    /// # Errors
+    /// `Unsupported` with the location of the barrier, if simdgroups do not meet for some size.
+    pub(crate) fn check_any_size(&self) -> Result<(), Error> {
+        SIZES.iter().try_for_each(|group| self.check(*group)).map_err(|error| match error {
+            Error::DivergentBarrier { location, .. } => Error::unsupported(
+                "a barrier under control flow that depends on the threadgroup size, which is known at run time only",
+                location,
+            ),
+            error => error,
+        })
+    }
 }
 
 /// Checks every branch of `kernel`.

@@ -208,7 +208,7 @@ const MOST_STATIC: u64 = 48 << 10;
 /// # Errors
 /// `DivergentBarrier`, and as [`prepare`].
 pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
-    barrier_divergence::check_entry(module, group)
+    barrier_divergence::Entry::of(module)?.check(group)
 }
 
 /// Lowers the entry of `module`.

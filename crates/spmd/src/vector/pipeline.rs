@@ -377,10 +377,11 @@ fn converge_barriers(state: &mut State<'_>) -> Result<(), Error> {
     let Some(index) = state.module.functions.iter().position(is_entry) else { return Ok(()) };
     let mut entry = state.module.functions[index].clone();
     if converge_barriers::converge(&state.module, &mut entry)? {
-        let any_size = barrier_divergence::check_any_size(&state.module);
+        let lowered = barrier_divergence::Entry::of(&state.module)?;
+        let any_size = lowered.check_any_size();
         state.serves_sizes = any_size.is_ok();
         match state.options.group {
-            GroupSize::Static(group) => barrier_divergence::check_entry(&state.module, group)?,
+            GroupSize::Static(group) => lowered.check(group)?,
             GroupSize::Dynamic(_) => any_size?,
         }
         state.module.to_mut().functions[index] = entry;

@@ -30,6 +30,7 @@ VALUE is one of
                          in [0, 1), integers in the whole range of the type).
   3.14f32  64u32  true   scalar with its type; 1,2,3u32 for a vector
   threadgroup:1024       threadgroup memory, in bytes
+  functions:f,g          functions of a visible_function_table
   unbound                no memory; a reference is to zeros. A pointer that is not given is unbound, too. The kernel runs
                          checked: accesses by the null pointer are errors
 NAME is the parameter's name or its index in the kernel's parameter list, from 0.

@@ -99,7 +99,9 @@ pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier
 pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use promised_timeline::{Promise, PromisedTimeline};
-pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
+pub use signature::{
+    Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,
+};
 pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile};
 pub use thermal::Thermal;
 pub use timeline::Timeline;

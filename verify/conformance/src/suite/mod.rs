@@ -27,6 +27,7 @@ mod constants;
 mod divergent_barriers;
 mod errors;
 mod events;
+mod function_pointers;
 mod geometric_functions;
 mod graphs;
 mod grids;
@@ -154,6 +155,7 @@ pub fn cases() -> Vec<Case> {
         indirect::CASES,
         arguments::CASES,
         bindings::CASES,
+        function_pointers::CASES,
         argument_buffers::CASES,
         values::CASES,
         accesses::CASES,

@@ -8,6 +8,7 @@ use elinvar::{
     Bundle, CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel,
     KernelOptions, Library, Signature, Stream,
 };
+use elinvar_driver::similar_names;
 use serde::Serialize;
 
 use crate::binding::{Bound, Given};
@@ -127,12 +128,12 @@ impl Run {
             if library.kernels().iter().any(|kernel| kernel.name == self.kernel) {
                 return Ok(library);
             }
-            known.extend(library.kernels().iter().map(|kernel| format!("`{}`", kernel.name)));
+            known.extend(library.kernels().iter().map(|kernel| kernel.name.clone()));
         }
         let (file, kernel) = (self.file.display(), &self.kernel);
         Err(Failure::input(format!(
-            "{file}: no kernel `{kernel}` in the bundle; it has {}",
-            known.join(", ")
+            "{file}: no kernel `{kernel}` in the bundle; {}",
+            similar_names("kernels", kernel, known.iter().map(String::as_str))
         )))
     }
 

@@ -10,7 +10,7 @@ use dispatch2::DispatchData;
 use elinvar_cache::Key;
 use elinvar_driver::{
     Constant, ConstantKey, Diagnostic, Error, FunctionConstant, Library, MathMode, MetalLibrary as Compiled,
-    Pipeline, PipelineOptions, Result, Severity, Signature, Source, UnsupportedKernel,
+    Pipeline, PipelineOptions, Result, Severity, Signature, Source, UnsupportedKernel, similar_names,
 };
 use elinvar_msl::CachedProgram;
 use objc2::rc::{Retained, autoreleasepool};
@@ -180,8 +180,11 @@ impl MetalLibrary {
     fn function(&self, name: &str, options: &PipelineOptions) -> Result<Function> {
         let text = NSString::from_str(name);
         let missing = || {
-            let known: Vec<&str> = self.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
-            Error::invalid(format!("no kernel `{name}` in the source; it has {}", list(&known)))
+            let known = self.kernels.iter().map(|kernel| kernel.name.as_str());
+            Error::invalid(format!(
+                "no kernel `{name}` in the source; {}",
+                similar_names("kernels", name, known)
+            ))
         };
         if !self.kernels.iter().any(|kernel| kernel.name == name) {
             return Err(missing());
@@ -243,10 +246,6 @@ impl MetalLibrary {
         let known = Known { signature, steering, reflected };
         Ok(MetalPipeline::new(&self.core, state, known, options.checked))
     }
-}
-
-fn list(names: &[&str]) -> String {
-    if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) }
 }
 
 impl Library for MetalLibrary {

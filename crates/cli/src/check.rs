@@ -110,6 +110,10 @@ pub struct Check {
 impl Check {
     pub fn run(self) -> Result<()> {
         let constants = constant::parse(&self.constants)?;
+        if self.targets.contains(&Target::Metal) {
+            let why = "Metal compiles kernels on Apple devices; use --syntax-only, or pack --target metal";
+            return Err(Failure::usage(format!("--target metal: {why}")));
+        }
         if let Some(emit) = self.emit {
             return self.emit(emit, &constants);
         }

@@ -41,6 +41,9 @@ impl Compiler {
             Target::Cpu(None) => native(elinvar_native::Target::from_env()?),
             Target::Cpu(Some(level)) => native(elinvar_native::Target::of(level)?),
             Target::Cuda(target) => elinvar_ptx::Compiler::new(user_cache(), source, target).map(Self::Cuda),
+            Target::Metal => Err(Error::unsupported(
+                "Metal compiles on Apple devices; `--syntax-only` checks what is known without",
+            )),
         }
     }
 

@@ -31,6 +31,8 @@ VALUE is one of
                          in [0, 1), integers in the whole range of the type).
   3.14f32  64u32  true   scalar with its type; 1,2,3u32 for a vector
   threadgroup:1024       threadgroup memory, in bytes
+  unbound                no memory; a reference is to zeros. A pointer that is not given is unbound, too. The kernel runs
+                         checked: accesses by the null pointer are errors
 NAME is the parameter's name or its index in the kernel's parameter list, from 0.
 NumPy has no bfloat16 type, so bfloat arrays are read from and written to uint16 files. For a
 struct, any array with enough bytes is passed without conversion.
@@ -87,6 +89,9 @@ pub struct Run {
     /// thread and line
     #[arg(long)]
     checked: bool,
+    /// Memory after each array, for kernels that access elements past the end
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    padding: u64,
     /// Run the kernel in a separate process, so that a crash is reported as an error; on the CPU unless --device is given
     #[arg(long)]
     isolated: bool,
@@ -148,13 +153,22 @@ impl Run {
         let constants = self.constants()?;
         let device =
             if self.isolated { Selection::isolated(self.device)? } else { Selection::device(self.device)? };
+        device.pool().set_padding(self.padding);
         let library = self.library(&device)?;
         for warning in library.warnings() {
             eprintln!("{warning}");
         }
         let options = KernelOptions::new().constants(&constants).tier(self.tier.into());
-        let kernel = Runnable::of(&library, &self.kernel, options, self.checked)?;
+        let mut kernel = Runnable::of(&library, &self.kernel, options.clone(), self.checked)?;
         let bound = Bound::new(&device, kernel.signature(), given)?;
+        if !self.checked && !bound.unbound.is_empty() {
+            let unbound = bound.unbound.join(", ");
+            eprintln!(
+                "warning: kernel `{}` runs checked, because arguments are unbound: {unbound}",
+                self.kernel
+            );
+            kernel = Runnable::of(&library, &self.kernel, options, true)?;
+        }
         let outputs = self.outputs(&kernel, &bound)?;
         let times = self.dispatch(&device, &kernel, &bound)?;
         let mut summaries = Vec::new();

@@ -1,7 +1,7 @@
 //! The grammar of `--arg`'s VALUE and of sizes such as `--grid`'s.
 //!
 //! ```text
-//! VALUE      = @FILE.npy | TYPE:COUNT:FILL | NUMBER[,NUMBER…]TYPE | true | false | threadgroup:BYTES
+//! VALUE      = @FILE.npy | TYPE:COUNT:FILL | NUMBER[,NUMBER…]TYPE | true | false | threadgroup:BYTES | unbound
 //! COUNT      = N | NxN | NxNxN
 //! FILL       = zeros | ones | ramp | random[:SEED] | NUMBER
 //! ```
@@ -26,6 +26,8 @@ pub enum Value {
     Number { scalar: Scalar, components: usize, bytes: Vec<u8> },
     /// Bytes of threadgroup memory.
     Threadgroup(usize),
+    /// No memory.
+    Unbound,
 }
 
 impl Value {
@@ -43,6 +45,9 @@ impl Value {
             return bytes.map(Self::Threadgroup).map_err(|_| {
                 Failure::usage("`threadgroup:` takes a number of bytes, as in `threadgroup:1024`")
             });
+        }
+        if text == "unbound" {
+            return Ok(Self::Unbound);
         }
         match text.split_once(':') {
             Some((name, rest)) => filled(name, rest),

@@ -156,6 +156,7 @@ pub(crate) enum Value<'a> {
     Memory(Slice),
     Bytes(#[serde(borrow, with = "serde_bytes")] &'a [u8]),
     Threadgroup(u64),
+    Unbound,
 }
 
 /// A range of a memory.

@@ -19,6 +19,7 @@ mod attributes;
 mod barriers;
 mod basics;
 mod between;
+mod bindings;
 mod callbacks;
 mod checks;
 mod common_functions;
@@ -152,6 +153,7 @@ pub fn cases() -> Vec<Case> {
         grids::CASES,
         indirect::CASES,
         arguments::CASES,
+        bindings::CASES,
         argument_buffers::CASES,
         values::CASES,
         accesses::CASES,

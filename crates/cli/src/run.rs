@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use elinvar::{
     Bundle, CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel,
-    KernelOptions, Library, Signature, Stream,
+    KernelOptions, Library, MathMode, Signature, Stream,
 };
+use elinvar_driver::similar_names;
 use serde::Serialize;
 
 use crate::binding::{Bound, Given};
@@ -79,9 +80,9 @@ pub struct Run {
     constants: Vec<(String, String)>,
     #[command(flatten)]
     options: SourceOptions,
-    /// Floating-point math mode
-    #[arg(long, value_enum, default_value = "fast")]
-    math: Math,
+    /// Floating-point math mode: fast, or for a bundle that in which the kernel was packed
+    #[arg(long, value_enum)]
+    math: Option<Math>,
     /// When the kernel is optimized: `adaptive` starts kernels that are costly to optimize unoptimized
     #[arg(long, value_enum, default_value = "adaptive")]
     tier: TierName,
@@ -121,7 +122,9 @@ impl Run {
     /// The file's kernels, compiled; of a bundle those of the source that has the wanted one.
     fn library(&self, device: &Device) -> Result<Library> {
         if !Bundle::is_at(&self.file) {
-            let source = self.options.load_any(&self.file, self.math.into())?;
+            let source = self
+                .options
+                .load_any(&self.file, self.math.map_or_else(MathMode::default, MathMode::from))?;
             return Ok(device.compile(&source)?);
         }
         // SAFETY: the file is named on the command line, whose help says what that means.
@@ -129,16 +132,20 @@ impl Run {
         let bundle = unsafe { Bundle::open(&self.file) }?;
         let mut known = Vec::new();
         for name in bundle.sources() {
-            let library = device.compile(bundle.source(name)?)?;
+            let source = match self.math {
+                Some(math) => bundle.source_with(name, math.into()),
+                None => bundle.source(name),
+            };
+            let library = device.compile(&source?)?;
             if library.kernels().iter().any(|kernel| kernel.name == self.kernel) {
                 return Ok(library);
             }
-            known.extend(library.kernels().iter().map(|kernel| format!("`{}`", kernel.name)));
+            known.extend(library.kernels().iter().map(|kernel| kernel.name.clone()));
         }
         let (file, kernel) = (self.file.display(), &self.kernel);
         Err(Failure::input(format!(
-            "{file}: no kernel `{kernel}` in the bundle; it has {}",
-            known.join(", ")
+            "{file}: no kernel `{kernel}` in the bundle; {}",
+            similar_names("kernels", kernel, known.iter().map(String::as_str))
         )))
     }
 

@@ -80,6 +80,7 @@ pub mod sync;
 mod thermal;
 mod timeline;
 mod timestamp_slot;
+mod unknown_name;
 
 pub use callback::Callback;
 pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
@@ -106,3 +107,4 @@ pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile};
 pub use thermal::Thermal;
 pub use timeline::Timeline;
 pub use timestamp_slot::TimestampSlot;
+pub use unknown_name::similar_names;

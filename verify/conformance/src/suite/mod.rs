@@ -36,6 +36,7 @@ mod lanes;
 mod language;
 mod large_buffers;
 mod layout;
+mod logging;
 mod math_functions;
 mod math_references;
 mod matrices;
@@ -182,6 +183,7 @@ pub fn cases() -> Vec<Case> {
         templates::CASES,
         language::CASES,
         layout::CASES,
+        logging::CASES,
         program_scope::CASES,
         constants::CASES,
         sizes::CASES,

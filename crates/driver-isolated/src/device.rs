@@ -118,8 +118,12 @@ impl Core {
         if let Some(link) = slot.link.as_ref().filter(|link| link.is_there()) {
             return Ok(link.clone());
         }
-        if let Some(old) = slot.link.take().filter(|_| self.log.has_ring()) {
-            old.wait_for_exit();
+        let old = slot.link.take();
+        if self.log.has_ring() {
+            // It may still write to the ring; one that is not in the slot any more has ended.
+            if let Some(old) = old {
+                old.wait_for_exit();
+            }
             self.log.restart();
         }
         slot.started += 1;

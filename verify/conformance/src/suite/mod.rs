@@ -36,6 +36,7 @@ mod lanes;
 mod language;
 mod large_buffers;
 mod layout;
+mod log_delivery;
 mod logging;
 mod math_functions;
 mod math_references;
@@ -184,6 +185,7 @@ pub fn cases() -> Vec<Case> {
         language::CASES,
         layout::CASES,
         logging::CASES,
+        log_delivery::CASES,
         program_scope::CASES,
         constants::CASES,
         sizes::CASES,

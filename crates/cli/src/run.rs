@@ -155,6 +155,8 @@ impl Run {
         let device =
             if self.isolated { Selection::isolated(self.device)? } else { Selection::device(self.device)? };
         device.pool().set_padding(self.padding);
+        // A device whose kernels cannot log rejects those that do.
+        let _log = device.on_log(|line| eprintln!("{line}")).ok();
         let library = self.library(&device)?;
         for warning in library.warnings() {
             eprintln!("{warning}");
@@ -171,7 +173,12 @@ impl Run {
             kernel = Runnable::of(&library, &self.kernel, options, true)?;
         }
         let outputs = self.outputs(&kernel, &bound)?;
-        let times = self.dispatch(&device, &kernel, &bound)?;
+        let times = self.dispatch(&device, &kernel, &bound);
+        let lost = device.lost_log_lines();
+        if lost > 0 {
+            eprintln!("{lost} log lines were lost");
+        }
+        let times = times?;
         let mut summaries = Vec::new();
         for (position, name, file) in &outputs {
             let array = bound.content(*position)?;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::LogSite;
+
 /// Scalar types of MSL (MSL specification, "Scalar Data Types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -186,6 +188,8 @@ pub struct Signature {
     /// Facts about the compiled code. `None` before the pipeline is built, and if the driver cannot analyze the code, as on Metal
     /// without clang.
     pub code: Option<CodeFacts>,
+    /// The log calls of the compiled code. Empty before the pipeline is built.
+    pub logs: Vec<LogSite>,
 }
 
 /// Facts about a kernel's compiled code.

@@ -278,7 +278,6 @@ impl MetalLibrary {
     }
 }
 
-<<<<<<< HEAD
 /// Tables of functions would have to be created for each pipeline.
 fn expect_no_tables(signature: &Signature) -> Result<()> {
     let is_table = |arg: &&Arg| matches!(arg.element, ElementType::Function { .. });
@@ -291,12 +290,6 @@ fn expect_no_tables(signature: &Signature) -> Result<()> {
     }
 }
 
-fn list(names: &[&str]) -> String {
-    if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) }
-}
-
-=======
->>>>>>> packcheck
 impl Library for MetalLibrary {
     fn kernels(&self) -> &[Signature] {
         &self.kernels

@@ -50,6 +50,7 @@ pub(crate) fn build(
         line,
         max_threads_per_threadgroup: None,
         code: None,
+        logs: Vec::new(),
     };
     if table.values.get(1) != Some(&1) {
         builder.error(kernel.offset, format!("kernel `{}` must return void", kernel.name));

@@ -38,6 +38,8 @@ mod lanes;
 mod language;
 mod large_buffers;
 mod layout;
+mod log_delivery;
+mod logging;
 mod math_functions;
 mod math_references;
 mod matrices;
@@ -186,6 +188,8 @@ pub fn cases() -> Vec<Case> {
         templates::CASES,
         language::CASES,
         layout::CASES,
+        logging::CASES,
+        log_delivery::CASES,
         program_scope::CASES,
         constants::CASES,
         sizes::CASES,

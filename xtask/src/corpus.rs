@@ -1,6 +1,6 @@
 //! `cargo xtask corpus`: compiles published Metal sources as their hosts do, and runs some of their kernels.
 //!
-//! Each corpus is a crate of a pinned version with `.metal` files; `sources` lists them, `fetch` downloads them. Every file is checked
+//! Each corpus is a package of a pinned version with Metal sources; `sources` lists them, `fetch` downloads them. Every file is checked
 //! completely ([`Program::compile`]), and IR is generated for a sample of its kernels ([`Program::specialize`]). The kernels of the
 //! reference table (`kernels`) run on the CPU device through the public API, and every output element is compared. `report` prints the
 //! results and writes `docs/compatibility.md`. A file that does not compile, or a kernel with a wrong result, makes the command
@@ -13,6 +13,7 @@ mod report;
 mod run;
 mod sources;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -24,7 +25,7 @@ use elinvar_msl::{Error, Program, Toolchain};
 
 use kernels::Case;
 use run::{Fate, Runner};
-use sources::Corpus;
+use sources::{Corpus, Refusal};
 
 /// Number of kernels per file for which IR is generated.
 const SAMPLE: usize = 4;
@@ -33,6 +34,8 @@ const SAMPLE: usize = 4;
 struct Outcome {
     corpus: &'static Corpus,
     files: Vec<FileOutcome>,
+    /// Number of its files that are copies of files before them.
+    copies: usize,
     /// Results of the kernels of the reference table.
     runs: Vec<(Case, Fate)>,
 }
@@ -45,6 +48,8 @@ struct FileOutcome {
     made: usize,
     /// Kernels of the sample that are valid but unsupported, with the reason.
     unsupported: Vec<String>,
+    /// Why it does not compile, if that is known; then it has no kernels.
+    refusal: Option<Refusal>,
     /// Compilation error of the file or of a kernel of the sample.
     failure: Option<String>,
 }
@@ -96,14 +101,16 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     }
     let runner = Runner { device: Device::cpu()?, toolchain: Toolchain::find()?, checked: request.checked };
     let mut table = kernels::all();
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut seen) = (Vec::new(), BTreeSet::new());
     for corpus in sources::CORPORA {
         if request.names.is_empty() || request.names.contains(&corpus.name) {
             let folder = fetch::fetch(&root.join("corpora"), corpus)?;
-            let files =
-                if request.run_only { Vec::new() } else { compile(&runner.toolchain, corpus, &folder)? };
+            let (names, copies) = corpus.files(&folder, &mut seen)?;
+            let compile = |name: &String| compile_file(&runner.toolchain, corpus, &folder, name);
+            let files = if request.run_only { Vec::new() } else { in_parallel(&names, compile) };
             let cases = table.extract_if(.., |case| case.corpus == corpus.name).collect();
-            outcomes.push(Outcome { corpus, files, runs: launch(&runner, corpus, &folder, cases) });
+            let runs = launch(&runner, corpus, &folder, cases);
+            outcomes.push(Outcome { corpus, files, copies, runs });
         }
     }
     print!("{}", if request.json { report::json(&outcomes) } else { report::text(&outcomes) });
@@ -158,12 +165,6 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// All files of a corpus.
-fn compile(toolchain: &Toolchain, corpus: &Corpus, folder: &Path) -> Result<Vec<FileOutcome>> {
-    let names = corpus.files(folder)?;
-    Ok(in_parallel(&names, |name| compile_file(toolchain, corpus, folder, name)))
-}
-
 /// All cases of a corpus; cases of the same file share its compilation.
 fn launch(runner: &Runner, corpus: &Corpus, folder: &Path, cases: Vec<Case>) -> Vec<(Case, Fate)> {
     let files: Vec<&[Case]> = cases.chunk_by(|a, b| a.file == b.file).collect();
@@ -175,11 +176,20 @@ fn launch(runner: &Runner, corpus: &Corpus, folder: &Path, cases: Vec<Case>) -> 
 }
 
 fn compile_file(toolchain: &Toolchain, corpus: &Corpus, folder: &Path, name: &str) -> FileOutcome {
-    let mut outcome =
-        FileOutcome { name: name.to_owned(), kernels: 0, made: 0, unsupported: Vec::new(), failure: None };
-    if let Err(why) = attempt(toolchain, corpus, folder, &mut outcome) {
-        outcome.failure = Some(why);
-    }
+    let mut outcome = FileOutcome {
+        name: name.to_owned(),
+        kernels: 0,
+        made: 0,
+        unsupported: Vec::new(),
+        refusal: corpus.refusal(name),
+        failure: None,
+    };
+    let result = attempt(toolchain, corpus, folder, &mut outcome);
+    outcome.failure = match (result, outcome.refusal) {
+        (result, None) => result.err(),
+        (Err(_), Some(_)) => None,
+        (Ok(()), Some(_)) => Some("it compiles, but is listed as a file that does not".into()),
+    };
     outcome
 }
 

@@ -160,7 +160,15 @@ fn typed(arg: Arg, element: &ElementType, scalar: Option<Scalar>) -> Arg {
 pub(super) fn source(corpus: &super::sources::Corpus, folder: &Path, name: &str) -> Result<Source, String> {
     let path = folder.join(corpus.folder).join(name);
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut text = format!("{}{text}", corpus.prelude);
+    for (placeholder, value) in corpus.replaced {
+        text = text.replace(placeholder, value);
+    }
     let mut source = Source::named(name, text);
+    // As for a compiler that reads the file, its folder is searched first.
+    if let Some(dir) = path.parent() {
+        source = source.include_dir(dir);
+    }
     for dir in corpus.include_dirs {
         source = source.include_dir(folder.join(dir));
     }

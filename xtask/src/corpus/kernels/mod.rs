@@ -15,15 +15,18 @@ mod ggml_layers;
 mod ggml_maps;
 mod ggml_moves;
 mod ggml_quants;
+mod llama_rs;
 mod ministark;
 mod mistral_bits;
 mod mistral_quant;
 mod paged;
+mod reference;
 mod risc0;
 mod simdgroups;
 mod tensor;
 mod tract_arrays;
 mod tract_binary;
+mod tract_layers;
 mod tract_unary;
 mod whisper;
 
@@ -40,6 +43,7 @@ pub(super) fn all() -> Vec<Case> {
         ggml_maps::cases(),
         ggml_moves::cases(),
         ggml_quants::cases(),
+        llama_rs::cases(),
         ministark::cases(),
         mistral_bits::cases(),
         mistral_quant::cases(),
@@ -49,6 +53,7 @@ pub(super) fn all() -> Vec<Case> {
         simdgroups::cases(),
         tract_arrays::cases(),
         tract_binary::cases(),
+        tract_layers::cases(),
         tract_unary::cases(),
     ]
     .into_iter()

@@ -9,8 +9,10 @@ mod candle_conv;
 mod candle_index;
 mod candle_unary;
 mod case;
+mod cera;
 mod element;
 mod field;
+mod forge_sort;
 mod ggml_layers;
 mod ggml_maps;
 mod ggml_moves;
@@ -19,6 +21,7 @@ mod llama_rs;
 mod ministark;
 mod mistral_bits;
 mod mistral_quant;
+mod mlx_native;
 mod paged;
 mod reference;
 mod risc0;
@@ -39,6 +42,8 @@ pub(super) fn all() -> Vec<Case> {
         candle_binary::cases(),
         candle_index::cases(),
         candle_conv::cases(),
+        cera::cases(),
+        forge_sort::cases(),
         ggml_layers::cases(),
         ggml_maps::cases(),
         ggml_moves::cases(),
@@ -47,6 +52,7 @@ pub(super) fn all() -> Vec<Case> {
         ministark::cases(),
         mistral_bits::cases(),
         mistral_quant::cases(),
+        mlx_native::cases(),
         paged::cases(),
         risc0::cases(),
         whisper::cases(),

@@ -65,6 +65,10 @@ pub struct Pack {
     /// Threadgroup size for which CPU kernels are compiled; may be repeated
     #[arg(long = "group", value_name = "X[,Y[,Z]]", value_parser = parse_size, default_value = "256")]
     groups: Vec<Dim3>,
+    /// Also compile CPU kernels for other threadgroup sizes, as one code that takes the size as a value. It is slower, and serves sizes that
+    /// fill the processor's vectors; without it, kernels run with the packed sizes only
+    #[arg(long)]
+    any_group: bool,
     /// Also compile CPU kernels for buffers above 2 GiB
     #[arg(long)]
     large_buffers: bool,
@@ -141,6 +145,7 @@ impl Pack {
             groups: self.groups.clone(),
             math,
             checked: self.checked,
+            any_group: self.any_group,
             large_buffers,
             known: Vec::new(),
         };
@@ -157,6 +162,7 @@ impl Pack {
                 groups: entry.groups.clone().unwrap_or(default.groups),
                 math: entry.math.unwrap_or(math),
                 checked: entry.checked.unwrap_or(self.checked),
+                any_group: self.any_group,
                 large_buffers: entry.large_buffers.unwrap_or(large_buffers),
                 constants: selected::Constants::Manifest(entry),
                 known: Vec::new(),
@@ -272,10 +278,10 @@ fn pack(packer: &Packer, job: &Job<'_>) -> ((Outcome, Option<Outcome>), Bundle) 
     let mut bundle = Bundle::default();
     let bounds = [SizeBound::DEFAULT, SizeBound::NONE];
     let bounds = &bounds[..1 + usize::from(selected.large_buffers)];
-    let plain = packer.pack(kernel, options, &selected.groups, bounds, &mut bundle);
+    let plain = packer.pack(kernel, options, &selected.groups, selected.any_group, bounds, &mut bundle);
     let checked = (selected.checked && plain.is_ok()).then(|| {
         let options = PipelineOptions { checked: true, ..options.clone() };
-        packer.pack(kernel, &options, &selected.groups, bounds, &mut bundle)
+        packer.pack(kernel, &options, &selected.groups, selected.any_group, bounds, &mut bundle)
     });
     ((plain, checked), bundle)
 }

@@ -72,6 +72,18 @@ fn code_for_large_buffers_is_packed_on_request() {
 }
 
 #[test]
+fn code_for_other_sizes_is_packed_on_request() {
+    let folder = Folder::new();
+    let bundle = folder.file("add.bundle").display().to_string();
+    let words = ["pack", &example("vector_add"), "-o", &bundle, "--target", "cpu", "--group", "32", "--any-group"];
+    elinvar(&words).expect(0, &[]);
+    for group in ["32", "64", "1000"] {
+        run(&bundle, &["--group", group]).expect(0, &[]);
+    }
+    run(&bundle, &["--group", "1"]).expect(1, &["no kernel `vector_add` for threadgroups of 1x1x1"]);
+}
+
+#[test]
 fn what_is_wrong_is_not_packed() {
     let folder = Folder::new();
     let file = folder.write("wrong.metal", b"kernel void k(device int* a) { a[0] = b; }\n");

@@ -80,8 +80,10 @@ fn buffers_that_are_not_given_are_unbound() {
     let ended = elinvar(&[&words[..], &["--arg", "has_bias=false"]].concat());
     ended.expect(0, &["runs checked, because arguments are unbound: `bias`"]);
     assert_eq!(ended.json()["outputs"][0]["min"], 2.0);
-    elinvar(&[&words[..], &["--arg", "has_bias=true"]].concat())
-        .expect(1, &["layer.metal:3", "read of element 0 of argument 0 `bias` (float, unbound or empty)"]);
+    elinvar(&[&words[..], &["--arg", "has_bias=true"]].concat()).expect(
+        1,
+        &["layer.metal:3", "read of element 0 of argument 0 `bias` (float, 0 elements, empty or unbound)"],
+    );
     let ended = elinvar(&[&words[..], &["--arg", "has_bias=unbound"]].concat());
     ended.expect(0, &["arguments are unbound: `bias`, `has_bias`"]);
     elinvar(&[&words[..]].concat()).expect(1, &["argument `has_bias` is missing"]);

@@ -58,7 +58,7 @@ fn element(index: usize, arg: &Arg, record: &FaultRecord) -> String {
     let size = i64::try_from(arg.element_size.max(1)).unwrap_or(i64::MAX);
     let (at, count) = (record.offset.div_euclid(size), record.size / size.unsigned_abs());
     let elements = match record.size {
-        0 => "unbound or empty".into(),
+        0 => "0 elements, empty or unbound".into(),
         _ => format!("{count} elements"),
     };
     format!("element {at} of argument {index} `{}` ({}, {elements})", arg.name, arg.element)

@@ -137,7 +137,7 @@ fn bundles_have_code_for_large_memory_on_request() {
         let mut bundle = Bundle::default();
         let target = Target::of(Target::levels()[0]).unwrap();
         let compiler = Compiler::packing(&Cache::off(), &source, target, &mut bundle).unwrap();
-        compiler.pack("put", &options, &[GROUP], bounds, &mut bundle).unwrap();
+        compiler.pack("put", &options, &[GROUP], false, bounds, &mut bundle).unwrap();
         let packed = Packed { bundle: bundle.to_bytes().into(), key: source.identity() };
         let source = Source { packed: Some(packed), ..Source::default() };
         device.compile(&source).unwrap().pipeline("put", &options).unwrap()

@@ -1,6 +1,7 @@
 //! [`Library`]: a source whose kernels were compiled ahead of time, or are compiled on demand.
 //!
-//! Machine code is specific to a threadgroup size, so a bundle contains code for the sizes that were chosen when it was packed. It is
+//! Machine code is specific to a threadgroup size, so a bundle contains code for the sizes that were chosen when it was packed, and on request
+//! general code, which serves other sizes of the same layout ([`RowSizes`](elinvar_spmd::RowSizes)). It is
 //! compiled for a level of the processor architecture ([`Target::levels`]) and used on processors that support this level. Code for
 //! buffers above [`SizeBound::DEFAULT`] is packed on request, as one form for all sizes.
 
@@ -136,7 +137,8 @@ impl Compiler {
         compiled
     }
 
-    /// Adds a kernel to a bundle, for threadgroups of these sizes and buffers of up to these sizes.
+    /// Adds a kernel to a bundle, for threadgroups of these sizes and buffers of up to these sizes. With `general`, also its general code, if it
+    /// has any.
     ///
     /// # Errors
     /// As [`Compiler::kernel`].
@@ -145,6 +147,7 @@ impl Compiler {
         name: &str,
         options: &PipelineOptions,
         groups: &[Dim3],
+        general: bool,
         bounds: &[SizeBound],
         bundle: &mut Bundle,
     ) -> Result<()> {
@@ -152,11 +155,14 @@ impl Compiler {
         let options = &PipelineOptions { tier: Tier::Optimized, ..options };
         let signature = self.signature(name, options)?;
         bundle.insert(&signature_key(self.source(), name, options), &Ok(signature));
-        for (group, objects) in groups.iter().flat_map(|group| bounds.iter().map(move |bound| (group, bound)))
-        {
+        let groups = groups.iter().copied().map(Some).chain(general.then_some(None));
+        for (group, objects) in groups.flat_map(|group| bounds.iter().map(move |bound| (group, *bound))) {
             for stoppable in [false, true] {
-                let form = Form { group: Some(*group), stoppable, objects: *objects };
+                let form = Form { group, stoppable, objects };
                 let object = self.kernel(name, options, form);
+                if group.is_none() && matches!(object, Err(Error::Unsupported(_))) {
+                    continue;
+                }
                 let key = object_key(self.source(), name, options, self.target().processor_name(), form);
                 bundle.insert(&key, &object);
                 object?;
@@ -185,7 +191,8 @@ fn size_of(group: Option<Dim3>) -> String {
     group.map_or_else(|| "any size".into(), |Dim3 { x, y, z }| format!("{x}x{y}x{z}"))
 }
 
-/// Looks up a kernel's code in a bundle: for these buffers, or for larger ones of any size.
+/// Looks up a kernel's code in a bundle: for this threadgroup size and these buffers, for larger ones of any size, or general code that
+/// serves the size.
 fn object_of(
     bundle: &Bundle,
     source: &Source,
@@ -199,9 +206,20 @@ fn object_of(
         levels.find_map(|level| bundle.get(&object_key(source, name, options, level, form)))
     };
     let is_large = form.objects > SizeBound::DEFAULT;
-    let any = || is_large.then(|| levels_of(Form { objects: SizeBound::NONE, ..form })).flatten();
+    let of = |form: Form| {
+        let any = || is_large.then(|| levels_of(Form { objects: SizeBound::NONE, ..form })).flatten();
+        levels_of(form).or_else(any)
+    };
+    let general = || {
+        let group = form.group?.to_array();
+        let serves = |object: &Result<Object>| {
+            let sizes = object.as_ref().ok().and_then(|object| object.row_sizes);
+            sizes.is_some_and(|sizes| sizes.contains(group))
+        };
+        of(Form { group: None, ..form }).filter(serves)
+    };
     let size = size_of(form.group);
-    levels_of(form).or_else(any).unwrap_or_else(|| {
+    of(form).or_else(general).unwrap_or_else(|| {
         let known = levels.join("`, `");
         let buffers = match is_large {
             true => format!(" and buffers above {} bytes (packed with `--large-buffers`)", SizeBound::DEFAULT.bytes()),
@@ -238,7 +256,7 @@ mod tests {
         let packed = |bounds: &[SizeBound]| {
             let mut bundle = Bundle::default();
             let compiler = Compiler::packing(&Cache::off(), &source, target(), &mut bundle).unwrap();
-            compiler.pack("k", &options, &[Dim3::from(64)], bounds, &mut bundle).unwrap();
+            compiler.pack("k", &options, &[Dim3::from(64)], false, bounds, &mut bundle).unwrap();
             (library(Packed { bundle: bundle.to_bytes().into(), key: source.identity() }), compiler)
         };
         let large = |bound, stoppable| Form { objects: bound, ..form(64, stoppable) };
@@ -265,13 +283,37 @@ mod tests {
     }
 
     #[test]
+    fn general_code_serves_sizes_that_are_not_packed() {
+        let source = Source::msl(TEXT);
+        let mut bundle = Bundle::default();
+        let target = Target::of(Target::levels()[0]).unwrap();
+        let compiler = Compiler::packing(&Cache::off(), &source, target, &mut bundle).unwrap();
+        let options = PipelineOptions::default();
+        compiler.pack("k", &options, &[Dim3::from(64)], true, &[SizeBound::DEFAULT], &mut bundle).unwrap();
+        let packed = library(Packed { bundle: bundle.to_bytes().into(), key: source.identity() });
+        let get = |form| packed.kernel_with("k", &options, form, |_| Ok(())).map(|loaded| loaded.object);
+        for stoppable in [false, true] {
+            let made = |group| compiler.kernel("k", &options, Form { group, ..form(64, stoppable) }).unwrap();
+            let (own, general) = (made(Some(Dim3::from(64))), made(None));
+            assert_ne!(own, general);
+            assert_eq!(get(form(64, stoppable)).unwrap(), own);
+            for threads in [96, 256, 1024] {
+                assert_eq!(get(form(threads, stoppable)).unwrap(), general);
+            }
+            // Threads would be missing in most vectors.
+            let error = get(form(1, stoppable)).unwrap_err().to_string();
+            assert!(error.contains("no kernel `k` for threadgroups of 1x1x1"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_packed_kernel_is_the_kernel() {
         let source = Source::msl(TEXT);
         let mut bundle = Bundle::default();
         let target = Target::of(Target::levels()[0]).unwrap();
         let compiler = Compiler::packing(&Cache::off(), &source, target, &mut bundle).unwrap();
         let options = PipelineOptions::default();
-        compiler.pack("k", &options, &[Dim3::from(8)], &[SizeBound::DEFAULT], &mut bundle).unwrap();
+        compiler.pack("k", &options, &[Dim3::from(8)], false, &[SizeBound::DEFAULT], &mut bundle).unwrap();
         let key = source.identity();
         let library = library(Packed { bundle: bundle.to_bytes().into(), key });
         assert_eq!(library.declared(), compiler.declared());

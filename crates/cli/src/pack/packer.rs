@@ -52,7 +52,7 @@ impl Packer {
         }
     }
 
-    /// Adds a kernel to a bundle; CPU code is for threadgroups of these sizes and buffers of up to these sizes.
+    /// Adds a kernel to a bundle; CPU code is for threadgroups of these sizes, or general, and buffers of up to these sizes.
     ///
     /// # Errors
     /// Those of the compiler.
@@ -61,11 +61,12 @@ impl Packer {
         kernel: &str,
         options: &PipelineOptions,
         groups: &[Dim3],
+        general: bool,
         bounds: &[SizeBound],
         bundle: &mut Bundle,
     ) -> Result<(), Error> {
         match self {
-            Self::Cpu(compiler) => compiler.pack(kernel, options, groups, bounds, bundle),
+            Self::Cpu(compiler) => compiler.pack(kernel, options, groups, general, bounds, bundle),
             Self::Cuda(compiler) => compiler.pack(kernel, options, bundle).map(drop),
             Self::Metal(packer) => packer.pack(kernel, options, bundle),
         }

@@ -19,6 +19,7 @@ pub struct Selected {
     pub math: MathMode,
     pub checked: bool,
     pub large_buffers: bool,
+    pub any_group: bool,
     /// Names of the kernels that its sources declare.
     pub known: Vec<String>,
 }

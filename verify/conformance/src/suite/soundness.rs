@@ -6,7 +6,7 @@
 
 use elinvar::{CheckedKernel, Device, Error, Grid, Library, Source};
 
-use super::CaseResult;
+use super::{CaseResult, expect_all};
 
 cases!("soundness": pointers_without_memory, pointers_of_one_or_none, writes_to_constants, misaligned_accesses,
     lengths_of_copies, const_that_is_cast_away, memory_of_others, bytes_as_bools, undefined_behavior_takes_no_check_out, calls_out_of_the_kernel, names_of_the_processor);
@@ -288,7 +288,6 @@ fn calls_out_of_the_kernel(device: &Device) -> CaseResult {
         ("extern \"C\" void abort();", "if (a == i) abort(); out[i] = 1;"),
         ("extern \"C\" { void* malloc(ulong); }", "out[i] = ulong(malloc(a)) >> 32;"),
         ("void hidden(uint);", "hidden(out[i]);"),
-        ("", "((void (*)())a)();"),
     ];
     for (declaration, call) in declared {
         let library = library(device, "calls", &format!("{declaration}\n{}", text("calls", call)));
@@ -300,6 +299,13 @@ fn calls_out_of_the_kernel(device: &Device) -> CaseResult {
             }
             other => panic!("{call}: {other:?}"),
         }
+    }
+    // A pointer that is no function's calls none.
+    let addresses =
+        library(device, "calls", &text("calls", "((void (*)())a)(); out[i] = ((uint (*)())out)() + 7;"))?;
+    match attack(device, &addresses, "calls", 32)? {
+        End::Ran(words) => expect_all(&words[..32], |_| 7),
+        other => panic!("{other:?}"),
     }
     let before = "extern \"C\" uint environ[1 << 20];\n";
     let library =

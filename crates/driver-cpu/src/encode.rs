@@ -181,6 +181,7 @@ impl Running {
                     })?;
                     std::ptr::without_provenance(offset as usize)
                 }
+                Binding::Unbound => std::ptr::null(),
             });
         }
         self.sizes.clear();
@@ -236,7 +237,8 @@ impl Work for Running {
             Ok(scratch) => scratch,
             Err(error) => return self.fail(error),
         };
-        let _named = crash::running(&kernel.crash);
+        let run = crash::Run { description: &kernel.crash, args: &self.args, sizes: &self.sizes };
+        let _named = crash::running(&run);
         // SAFETY: the runtime has checked the bindings against the kernel's signature; what the kernel does with them is the caller's
         // responsibility. The addresses are valid while the submission is pending, which the job's owner ensures. The scratch memory has the
         // required size and belongs to this thread.
@@ -257,6 +259,7 @@ fn bytes(binding: &Binding) -> u64 {
         Binding::Memory(slice) => slice.len,
         Binding::Bytes(bytes) => bytes.len() as u64,
         Binding::Threadgroup(bytes) => *bytes,
+        Binding::Unbound => 0,
     }
 }
 

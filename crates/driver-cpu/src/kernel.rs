@@ -44,7 +44,7 @@ impl CompiledKernel {
         Self {
             name: signature.name.clone(),
             code,
-            crash: Description::new(&signature.name, checks.is_some()),
+            crash: Description::new(signature, checks.is_some()),
             scratch_bytes,
             faults,
             bounds: checks.map(|checks| Bounds::new(checks, signature.clone())),

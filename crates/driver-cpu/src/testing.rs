@@ -195,7 +195,7 @@ fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
         let code = CompiledKernel {
             name: name.clone(),
             code: load(&generator(), ir)?,
-            crash: crate::crash::Description::new(&name, false),
+            crash: crate::crash::Description::new(&signature(&name), false),
             scratch_bytes: 64,
             faults: vec![("it is the last".into(), Some("test.metal:3".into()))],
             bounds: None,

@@ -267,6 +267,10 @@ impl Function {
                 to.put(&copy.to_ne_bytes());
                 Ok(())
             }
+            (Argument::Pointer { .. }, Binding::Unbound) => {
+                to.put(&0_u64.to_ne_bytes());
+                Ok(())
+            }
             (Argument::Value { bytes: size, align }, Binding::Bytes(bytes)) => {
                 to.put_value(bytes, size as usize, align as usize);
                 Ok(())
@@ -327,6 +331,7 @@ fn bytes(binding: &Binding) -> u64 {
         Binding::Memory(slice) => slice.len,
         Binding::Bytes(bytes) => bytes.len() as u64,
         Binding::Threadgroup(bytes) => *bytes,
+        Binding::Unbound => 0,
     }
 }
 

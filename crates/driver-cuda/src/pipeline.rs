@@ -49,7 +49,8 @@ impl CudaPipeline {
 
     /// The function variant for these bindings.
     pub(crate) fn function(&self, bindings: &[Binding]) -> Result<&Arc<Function>> {
-        let is_bound = |index: &usize| matches!(bindings.get(*index), Some(Binding::Memory(_)));
+        let is_bound =
+            |index: &usize| matches!(bindings.get(*index), Some(Binding::Memory(_) | Binding::Unbound));
         if !self.values.iter().any(is_bound) {
             return Ok(&self.function);
         }

@@ -169,6 +169,7 @@ pub(crate) enum Value<'a> {
     Memory(Slice),
     Bytes(#[serde(borrow, with = "serde_bytes")] &'a [u8]),
     Threadgroup(u64),
+    Unbound,
 }
 
 /// A range of a memory.

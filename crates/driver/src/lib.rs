@@ -81,6 +81,7 @@ pub mod sync;
 mod thermal;
 mod timeline;
 mod timestamp_slot;
+mod unknown_name;
 
 pub use callback::Callback;
 pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
@@ -101,8 +102,11 @@ pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier
 pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use promised_timeline::{Promise, PromisedTimeline};
-pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
+pub use signature::{
+    Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,
+};
 pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile};
 pub use thermal::Thermal;
 pub use timeline::Timeline;
 pub use timestamp_slot::TimestampSlot;
+pub use unknown_name::similar_names;

@@ -295,6 +295,7 @@ impl ToyPipeline {
             Binding::Memory(slice) => access::load(slice).map(Argument::Bytes),
             Binding::Bytes(bytes) => Ok(Argument::Bytes(bytes.to_vec())),
             Binding::Threadgroup(len) => Ok(Argument::Threadgroup(*len)),
+            Binding::Unbound => Ok(Argument::Bytes(Vec::new())),
         };
         let arguments = dispatch.bindings.iter().map(load).collect::<Result<_>>()?;
         let launch = Launch { threads: threads.to_array(), group: dispatch.group.to_array(), arguments };

@@ -30,6 +30,8 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("metal", "barriers::different_barriers_fault", UNDEFINED),
     ("metal", "barriers::divergent_barrier_refused", UNDEFINED),
+    ("metal", "bindings::accesses_of_a_part", NO_LAYER),
+    ("metal", "bindings::accesses_of_unbound_buffers", NO_LAYER),
     ("metal", "checks::atomics", NO_LAYER),
     ("metal", "checks::barriers_and_early_return", ONLY_BUFFERS),
     ("metal", "checks::before_the_start", NO_LAYER),
@@ -49,6 +51,9 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "checks::write_past_the_end", NO_LAYER),
     ("metal", "errors::captures", NO_TRACE),
     ("metal", "events::a_failure_goes_on", NO_LAYER),
+    ("metal", "function_pointers::refused_tables", NO_TABLES),
+    ("metal", "function_pointers::tables", NO_TABLES),
+    ("metal", "function_pointers::tables_by_position", NO_TABLES),
     ("metal", "graphs::checked_launches", NO_LAYER),
     ("metal", "graphs::faults_stay_where_they_are", NO_LAYER),
     ("metal", "indirect::checked_kernels", NO_LAYER),
@@ -122,6 +127,7 @@ const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Does not apply if shader validation is enabled for the process.
 const NO_LAYER: &str = "shader validation is off";
+const NO_TABLES: &str = "the Metal driver does not support tables of functions";
 const OWN_COMPILER: &str = "Metal's own compiler reads the source";
 /// As the chapter `large_buffers` says it.
 const SHORT: &str = "memory is short";

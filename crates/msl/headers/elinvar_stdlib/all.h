@@ -25,6 +25,7 @@
 #include "synchronization.h"
 #include "atomics.h"
 #include "simdgroup.h"
+#include "function_table.h"
 #include "textures.h"
 #include "uniform.h"
 #include "names.h"

@@ -19,6 +19,7 @@ mod attributes;
 mod barriers;
 mod basics;
 mod between;
+mod bindings;
 mod callbacks;
 mod checks;
 mod common_functions;
@@ -26,6 +27,7 @@ mod constants;
 mod divergent_barriers;
 mod errors;
 mod events;
+mod function_pointers;
 mod geometric_functions;
 mod graphs;
 mod grids;
@@ -154,6 +156,8 @@ pub fn cases() -> Vec<Case> {
         grids::CASES,
         indirect::CASES,
         arguments::CASES,
+        bindings::CASES,
+        function_pointers::CASES,
         argument_buffers::CASES,
         values::CASES,
         accesses::CASES,

@@ -16,6 +16,7 @@ pub use bounds::Bounds;
 pub use bundle::{Bundle, canonical, expect_kernel, kernel_key};
 pub use elinvar_msl::Declared;
 pub use group::{MAX_THREADS_PER_THREADGROUP, check_group, max_threads};
+pub use logs::log_sites;
 pub use origin::{Origin, given, is_invariant, least_bytes};
 pub use program::{Program, Rejected, Thread, Verdict};
 

@@ -1,7 +1,16 @@
 //! Log calls of a kernel's code as the contract describes them.
 
 use elinvar_driver::{LogElement, LogLevel, LogSite, LogValue};
+use elinvar_ir::Module;
 use elinvar_spmd::{LogCall, LoggedValue};
+
+/// The log calls of a kernel's code. Their formats are not checked.
+///
+/// # Errors
+/// As [`elinvar_spmd::log_calls`].
+pub fn log_sites(module: &Module) -> Result<Vec<LogSite>, elinvar_spmd::Error> {
+    Ok(elinvar_spmd::log_calls(module)?.iter().map(site).collect())
+}
 
 /// The description of a log call.
 pub(crate) fn site(call: &LogCall) -> LogSite {

@@ -14,7 +14,9 @@ use crate::{Callback, Command, Done, Error, Log, Result, Timing, fail_signals};
 pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timing>) {
     let _callback = Callback::enter();
     let let_go = catch_unwind(AssertUnwindSafe(|| {
-        for_logs(&commands, |log| log.end(result.is_err()));
+        if let Some(log) = log_of(&commands) {
+            log.end(result.is_err());
+        }
         if let Err(error) = &result {
             fail_signals(&commands, error);
         }
@@ -30,20 +32,19 @@ pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timin
     let _panic = catch_unwind(AssertUnwindSafe(|| done.call(result)));
 }
 
-/// Begins to read the logs of commands that are about to be issued. [`end_submission`] ends it.
-pub fn begin_logs(commands: &[Command]) {
-    for_logs(commands, Log::begin);
+/// Begins to read the log to which these commands write, if any does, before they are issued. [`end_submission`] ends it.
+pub fn begin_log(commands: &[Command]) {
+    if let Some(log) = log_of(commands) {
+        log.begin();
+    }
 }
 
-/// Calls `f` with the log of each dispatch of a kernel with log calls.
-fn for_logs(commands: &[Command], f: impl Fn(&Arc<Log>)) {
-    for command in commands {
-        if let Command::Dispatch(dispatch) = command
-            && let Some(kernel) = dispatch.pipeline.log_kernel()
-        {
-            f(kernel.log());
-        }
-    }
+/// The log of the device, if one of the commands is a dispatch of a kernel with log calls.
+fn log_of(commands: &[Command]) -> Option<&Arc<Log>> {
+    commands.iter().find_map(|command| match command {
+        Command::Dispatch(dispatch) => dispatch.pipeline.log_kernel().map(|kernel| kernel.log()),
+        _ => None,
+    })
 }
 
 /// Message of a panic's payload; `no message` if the payload is not a string.

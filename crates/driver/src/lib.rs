@@ -92,7 +92,7 @@ pub use device::{
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;
-pub use ending::{begin_logs, end_submission, panic_text};
+pub use ending::{begin_log, end_submission, panic_text};
 pub use error::{Error, Fault, Result};
 pub use event::{Event, Reached, fail_signals};
 pub use grid::Grid;

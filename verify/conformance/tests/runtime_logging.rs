@@ -148,6 +148,7 @@ fn endless(device: &Device) {
     launch_set();
     flag.write(&[0]).unwrap();
     let before = device.lost_log_lines();
+    let (counted, of_count) = lines(device, "count");
     let (lines, subscription) = lines(device, "chatter");
     let running = chatter(&chatters, &one, &mut flag, &mut out);
     let mut last = None;
@@ -161,11 +162,20 @@ fn endless(device: &Device) {
     for _ in 0..20_000 {
         next(lines.recv_timeout(LONG).expect("a line while the kernel runs"));
     }
+    // Another kernel with log calls ends although the ring never is empty.
+    let count = kernel(device, "count");
+    let mut counts = device.buffer::<u32>(8).unwrap();
+    #[allow(unsafe_code)]
+    // SAFETY: as many threads as elements.
+    let beside = unsafe { count.launch(&device.stream().unwrap(), Grid::threads(8), (&mut counts, 100_u32)) };
+    let beside = beside.unwrap().wait_timeout(LONG);
     launch_set();
+    assert!(matches!(beside, Ok(Some(_))), "{beside:?}");
     running.wait().unwrap();
-    drop(subscription);
+    drop((subscription, of_count));
     lines.try_iter().for_each(&mut next);
-    let (lost, all) = (device.lost_log_lines() - before, u64::from(out.to_vec().unwrap()[0]));
+    let all = u64::from(out.to_vec().unwrap()[0]) + 800;
+    let (seen, lost) = (seen + counted.try_iter().count() as u64, device.lost_log_lines() - before);
     assert_eq!(seen + lost, all, "{seen} lines and {lost} lost");
 }
 

@@ -3,14 +3,16 @@
 use std::ffi::c_void;
 
 use anyhow::{Result, bail};
+use elinvar_driver::LogSite;
 use elinvar_driver_cpu::Launch;
 use elinvar_ir::Module;
-use elinvar_reference::{Argument, Options};
+use elinvar_reference::{Argument, LogRecord, Options};
 use elinvar_spmd::bounds::FaultRecord;
 use elinvar_spmd::nvptx::{self, Extent};
 
 use crate::compile::{self, Built, Case, Runnable, Setting};
 use crate::generate::{ACCUMULATORS, INPUTS, Kernel, Shape, WORDS, header, wide};
+use crate::logged::{Lines, Logging, message};
 use crate::random::Random;
 
 /// Instructions that a kernel may run in the interpreter.
@@ -102,15 +104,19 @@ fn run(text: &str, cases: &[Case]) -> Result<Vec<Outcome>> {
 
 fn outcome(built: &Built, case: &Case) -> Outcome {
     let input = Memory::random(case.shape, case.seed);
-    let expected = match interpreted(&built.unoptimized, case, input.clone(), false) {
+    let (expected, lines) = match interpreted(&built.unoptimized, case, input.clone(), (false, &built.logs)) {
         Ok(expected) => expected,
         Err(outcome) => return outcome,
     };
     let on_warps = match &built.prepared {
-        Ok(prepared) => interpreted(prepared, case, input.clone(), true),
+        Ok(prepared) => interpreted(prepared, case, input.clone(), (true, &built.logs)),
         Err(why) => Err(Outcome::Different(format!("not prepared for NVPTX: {why}"))),
     };
-    match on_warps.map(|actual| difference(&expected, &actual)) {
+    let compare = |(actual, logged): (Memory, Lines)| match difference(&expected, &actual) {
+        Outcome::Same => lines.compare(&logged),
+        other => other,
+    };
+    match on_warps.map(compare) {
         Ok(Outcome::Same) => {}
         Ok(Outcome::Different(why)) | Err(Outcome::Different(why)) => {
             return Outcome::Different(format!("on warps: {why}"));
@@ -118,8 +124,8 @@ fn outcome(built: &Built, case: &Case) -> Outcome {
         Ok(outcome) | Err(outcome) => return outcome,
     }
     match &built.compiled {
-        Ok(runnable) => match compiled(runnable, case, input) {
-            Ok(actual) => difference(&expected, &actual),
+        Ok(runnable) => match compiled(runnable, case, input, &built.logs) {
+            Ok(actual) => compare(actual),
             Err(why) => Outcome::Different(why),
         },
         Err(refused) => Outcome::Refused(refused.clone()),
@@ -148,8 +154,8 @@ fn interpreted(
     module: &Module,
     case: &Case,
     input: Memory,
-    blocks: bool,
-) -> std::result::Result<Memory, Outcome> {
+    (blocks, sites): (bool, &[LogSite]),
+) -> std::result::Result<(Memory, Lines), Outcome> {
     let bytes = |words: &[u32]| Argument::Bytes(words.iter().flat_map(|w| w.to_le_bytes()).collect());
     let [out, given, acc, wide] = &input.buffers;
     let mut arguments = vec![bytes(out), bytes(given), bytes(&[case.n]), bytes(acc), bytes(wide)];
@@ -159,6 +165,10 @@ fn interpreted(
         let block = nvptx::Block::of(group);
         let extent = block.parameter(Extent::of(threads, group));
         arguments.extend([x, y, z, extent, 0, 0].map(Argument::Number));
+        if !sites.is_empty() {
+            // No ring: the interpreter passes the records on.
+            arguments.extend([0, 0].map(Argument::Number));
+        }
         threads = std::array::from_fn(|d| threads[d].div_ceil(group[d]) * block.size[d]);
         group = block.size;
     }
@@ -168,8 +178,10 @@ fn interpreted(
     let words = |bytes: &[u8]| {
         bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<_>>()
     };
-    match elinvar_reference::run_with(module, &launch, &options) {
-        Ok(memory) => Ok(Memory { buffers: [0, 1, 3, 4].map(|at| words(&memory[at])) }),
+    let mut lines = Lines::default();
+    let mut log = |record: LogRecord| lines.add(record.thread, message(&record, sites));
+    match elinvar_reference::run_logged(module, &launch, &options, &mut log) {
+        Ok(memory) => Ok((Memory { buffers: [0, 1, 3, 4].map(|at| words(&memory[at])) }, lines)),
         Err(fault) if *fault.problem == elinvar_reference::Problem::Steps(steps) => Err(Outcome::TooLong),
         Err(fault) => Err(Outcome::Different(format!("the interpreter: {fault}"))),
     }
@@ -180,7 +192,13 @@ fn interpreted(
 #[repr(C, align(64))]
 struct Block([u8; 64]);
 
-fn compiled(runnable: &Runnable, case: &Case, input: Memory) -> std::result::Result<Memory, String> {
+fn compiled(
+    runnable: &Runnable,
+    case: &Case,
+    input: Memory,
+    sites: &[LogSite],
+) -> std::result::Result<(Memory, Lines), String> {
+    let logging = Logging::new(sites);
     let Shape { threads, group } = case.shape;
     let mut memory = input;
     memory.buffers.iter_mut().for_each(|words| words.extend([UNTOUCHED; BEHIND]));
@@ -202,8 +220,8 @@ fn compiled(runnable: &Runnable, case: &Case, input: Memory) -> std::result::Res
         record: &raw mut record,
         stop: &raw const go_on,
         group,
-        log_kernel: 0,
-        log: std::ptr::null(),
+        log_kernel: logging.kernel.as_ref().map_or(0, |kernel| kernel.number()),
+        log: if sites.is_empty() { std::ptr::null() } else { logging.log.control() },
     };
     let mut scratch = vec![Block([0xcd; 64]); runnable.made.scratch_bytes as usize / 64 + 1];
     let all = 0..groups.into_iter().map(u64::from).product();
@@ -224,7 +242,7 @@ fn compiled(runnable: &Runnable, case: &Case, input: Memory) -> std::result::Res
     if !memory.buffers.each_mut().into_iter().all(behind) {
         return Err("memory after the end of a buffer was changed".into());
     }
-    Ok(memory)
+    Ok((memory, logging.end()?))
 }
 
 fn difference(expected: &Memory, actual: &Memory) -> Outcome {

@@ -1,7 +1,7 @@
 //! Compiles many kernels of one source with few processes, each as the CPU driver compiles it.
 
 use anyhow::{Context, Result};
-use elinvar_driver::Source;
+use elinvar_driver::{LogSite, Source};
 use elinvar_driver_cpu::Code;
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
@@ -66,6 +66,8 @@ pub(crate) struct Built {
     pub prepared: std::result::Result<Module, String>,
     /// The compiler's error.
     pub compiled: std::result::Result<Runnable, String>,
+    /// The log calls of the optimized code.
+    pub logs: Vec<LogSite>,
 }
 
 /// A kernel as machine code.
@@ -87,7 +89,7 @@ pub(crate) fn compile(text: &str, cases: &[Case]) -> Result<Vec<Built>> {
     let together = program.combine(&names)?;
     let (unoptimized, optimized) = (together.unoptimized(), together.optimized());
     let mut threads = Vec::new();
-    let (mut functions, mut warps) = (Vec::new(), Vec::new());
+    let (mut functions, mut warps, mut logs) = (Vec::new(), Vec::new(), Vec::new());
     for case in cases {
         let module = |entries: &elinvar_msl::Entries, name: &String| -> Result<Module> {
             let place = names.iter().position(|other| other == name).context("a kernel without a place")?;
@@ -95,14 +97,16 @@ pub(crate) fn compile(text: &str, cases: &[Case]) -> Result<Vec<Built>> {
         };
         threads.push(module(&unoptimized, &case.name)?);
         functions.push(work_group(&module(&optimized, case.plain.as_ref().unwrap_or(&case.name))?, case));
-        warps.push(prepared(&module(&optimized, &case.name)?));
+        let plain = module(&optimized, &case.name)?;
+        logs.push(elinvar_code::log_sites(&plain)?);
+        warps.push(prepared(&plain));
     }
     let codes = build(toolchain.path(), cases, &functions)?;
-    let all = threads.into_iter().zip(warps).zip(functions).zip(codes);
-    let built = all.map(|(((unoptimized, prepared), made), code)| {
+    let all = threads.into_iter().zip(warps).zip(functions).zip(codes).zip(logs);
+    let built = all.map(|((((unoptimized, prepared), made), code), logs)| {
         let runnable = |made| Some(Runnable { code: code?, made });
         let compiled = made.and_then(|made| runnable(made).ok_or_else(|| "no machine code".to_owned()));
-        Built { unoptimized, prepared, compiled }
+        Built { unoptimized, prepared, compiled, logs }
     });
     Ok(built.collect())
 }

@@ -16,6 +16,7 @@ mod compare;
 mod compile;
 mod generate;
 mod guarded;
+mod logged;
 mod module;
 mod random;
 mod shrink;

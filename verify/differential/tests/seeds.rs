@@ -17,6 +17,11 @@ fn barriers_in_divergent_control_flow() {
     expect_same(Kernel::divergent);
 }
 
+#[test]
+fn log_lines_are_the_same() {
+    expect_same(Kernel::logging);
+}
+
 /// LLVM 19 compiled the first without optimization to accesses outside its memory (AVX-512); the next two did not end; the others loaded one
 /// lane's element for all, and stored to an array of a thread as if it were aligned.
 #[test]

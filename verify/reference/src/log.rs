@@ -26,6 +26,8 @@ pub struct LogRecord {
     pub words: Vec<u64>,
     /// The strings that are passed as values, in order.
     pub texts: Vec<String>,
+    /// Index of the call among those of the module, for code lowered for NVPTX, whose calls have no strings.
+    pub site: Option<u16>,
 }
 
 impl Machine<'_> {
@@ -60,9 +62,34 @@ impl Machine<'_> {
             thread: [x, y, z].map(|position| position as u32),
             words,
             texts,
+            site: None,
         };
         self.log.push(record);
         Ok(())
+    }
+
+    /// Executes a call of a function that lowered code has for log calls, in a launch without a log ring. `false` for other functions.
+    pub(crate) fn lowered_log_call(&mut self, name: &str, args: &[Value]) -> Result<bool> {
+        if !name.starts_with("elinvar_log_") {
+            return Ok(false);
+        }
+        let known: Vec<u64> = args
+            .iter()
+            .map(|arg| arg.known("an argument of a log call").map(|bits| bits as u64))
+            .collect::<Result<_>>()?;
+        let [0, _, tag, x, y, z, words @ ..] = &known[..] else { return Ok(false) };
+        self.log.push(LogRecord {
+            format: String::new(),
+            types: String::new(),
+            subsystem: String::new(),
+            category: String::new(),
+            level: 0,
+            thread: [*x, *y, *z].map(|position| position as u32),
+            words: words.to_vec(),
+            texts: Vec::new(),
+            site: Some((tag >> 32) as u16),
+        });
+        Ok(true)
     }
 
     fn c_string(&self, address: u64) -> Result<String> {

@@ -28,7 +28,7 @@ pub use site::{LogElement, LogLevel, LogSite, LogValue, MAX_LOG_WORDS};
 const SIZE: u64 = 1 << 20;
 /// Interval at which a ring is read while kernels write to it.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Time for which the end of a dispatch waits for records of other dispatches that are being written before its own.
+/// Time for which the end of a submission waits for records of others that are being written before its own.
 const SUSPENDED: Duration = Duration::from_millis(100);
 /// Number of lines that are taken out of the ring before they are passed on.
 const BATCH: usize = 256;
@@ -116,8 +116,8 @@ struct Reading {
 
 #[derive(Default)]
 struct Pending {
-    /// Number of pending dispatches of kernels with log calls.
-    dispatches: u64,
+    /// Number of pending submissions of kernels with log calls.
+    submissions: u64,
     has_thread: bool,
 }
 
@@ -229,13 +229,13 @@ impl Log {
         }
     }
 
-    /// Marks the start of a dispatch of a kernel with log calls: the ring is read until it has ended.
+    /// Marks the start of a submission of kernels with log calls: the ring is read until it has ended.
     pub(crate) fn begin(self: &Arc<Self>) {
         if self.is_lent.load(Ordering::Relaxed) {
             return;
         }
         let mut pending = self.pending.lock();
-        pending.dispatches += 1;
+        pending.submissions += 1;
         if pending.has_thread {
             self.has_changed.notify_all();
             return;
@@ -246,16 +246,16 @@ impl Log {
         pending.has_thread = thread.spawn(move || log.read_at_intervals()).is_ok();
     }
 
-    /// Marks the end of a dispatch. Its lines have been passed on when it returns. If it has failed, some of its threads may have ended
+    /// Marks the end of a submission. Its lines have been passed on when it returns. If it has failed, some of its threads may have ended
     /// within a record.
     pub(crate) fn end(&self, has_failed: bool) {
         let others = {
             let mut pending = self.pending.lock();
-            pending.dispatches = pending.dispatches.saturating_sub(1);
-            pending.dispatches > 0
+            pending.submissions = pending.submissions.saturating_sub(1);
+            pending.submissions > 0
         };
         if !others {
-            // All writers have ended; of a failed dispatch some may have ended within a record.
+            // All writers have ended; of a failed submission some may have ended within a record.
             return self.read(has_failed);
         }
         // A record is written in less than a microsecond, unless its thread is suspended.
@@ -279,25 +279,29 @@ impl Log {
         loop {
             self.read(false);
             let mut pending = self.pending.lock();
-            if pending.dispatches > 0 {
+            if pending.submissions > 0 {
                 self.has_changed.wait_for(&mut pending, INTERVAL);
-            } else if self.has_changed.wait_for(&mut pending, IDLE).timed_out() && pending.dispatches == 0 {
+            } else if self.has_changed.wait_for(&mut pending, IDLE).timed_out() && pending.submissions == 0 {
                 pending.has_thread = false;
                 return;
             }
         }
     }
 
-    /// Reads the records that are published; with `past`, also those behind one that is not, which its writer will not publish.
+    /// Reads the records that are published, at most as many as the ring has room for: kernels may write faster than they are read; with `past`, also those behind one that is not, which its writer will not publish.
     pub fn read(&self, past: bool) {
         let Some(ring) = self.ring.get().filter(|_| !self.is_lent.load(Ordering::Relaxed)) else { return };
         if READS.replace(true) {
             return;
         }
         let delivery = self.delivery.lock();
+        let end = self.reader.lock().reader.end(&ring.memory);
         loop {
             let lines = {
                 let mut reading = self.reader.lock();
+                if reading.reader.has_passed(end) {
+                    break;
+                }
                 let mut lines = std::mem::take(&mut reading.rest);
                 self.take(ring, &mut reading.reader, past, BATCH, &mut lines);
                 lines

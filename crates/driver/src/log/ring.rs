@@ -214,6 +214,16 @@ impl Reader {
         None
     }
 
+    /// The position behind all records that have been reserved by now.
+    pub fn end(&self, memory: &LogMemory) -> u64 {
+        self.tail + memory.slots
+    }
+
+    /// Whether all records before a position were taken out.
+    pub fn has_passed(&self, end: u64) -> bool {
+        self.tail >= end
+    }
+
     /// Whether records are published behind one that is not.
     pub fn has_gap(&self, memory: &LogMemory) -> bool {
         let is_record = |at| matches!(self.look(memory, at), At::Record(_));

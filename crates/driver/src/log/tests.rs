@@ -285,7 +285,7 @@ fn a_ring_of_garbage_is_read_to_its_end() {
         let memory = &log.ring.get().unwrap().memory;
         for slot in 0..16 {
             for word in 0..8 {
-                let tags = [0, u64::MAX, random(), random() % 3 << 48 | random() % 3, 1 << 48 | 1];
+                let tags = [0, u64::MAX, random(), ((random() % 3) << 48) | (random() % 3), (1 << 48) | 1];
                 memory.slot_word(slot, word).store(tags[(random() % 5) as usize], Ordering::Relaxed);
             }
         }

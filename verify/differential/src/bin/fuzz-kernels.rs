@@ -1,7 +1,7 @@
 //! Compares random kernels, compiled for the CPU, with the reference interpreter.
 //!
-//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent] [--sizes any|static|dynamic]`: N kernels from seed S
-//! on, of any kind, with indices of all widths or with barriers in divergent control flow, compiled for their threadgroup size or with the size as a value. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The exit code is
+//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent|logging] [--sizes any|static|dynamic]`: N kernels from seed S
+//! on, of any kind, with indices of all widths, with barriers in divergent control flow or with log calls, compiled for their threadgroup size or with the size as a value. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The exit code is
 //! 1 if there are differences.
 
 use std::process::ExitCode;
@@ -36,7 +36,8 @@ fn run() -> Result<usize> {
                     "any" => Kernel::random,
                     "indexed" => Kernel::indexed,
                     "divergent" => Kernel::divergent,
-                    _ => bail!("--kernels is any, indexed or divergent"),
+                    "logging" => Kernel::logging,
+                    _ => bail!("--kernels is any, indexed, divergent or logging"),
                 }
             }
             "--sizes" => {
@@ -49,7 +50,7 @@ fn run() -> Result<usize> {
             }
             "--out" => folder = Some(std::path::PathBuf::from(value)),
             _ => bail!(
-                "usage: fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent] [--sizes any|static|dynamic]"
+                "usage: fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent|logging] [--sizes any|static|dynamic]"
             ),
         }
     }

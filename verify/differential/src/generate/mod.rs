@@ -132,6 +132,18 @@ impl Kernel {
         Kernel { seed, shape, n, setting: setting(seed), plain: false, helpers: Vec::new(), body }
     }
 
+    /// Generates a kernel with log calls at random places.
+    pub fn logging(seed: u64) -> Kernel {
+        let mut kernel = if seed % 4 == 1 { Kernel::divergent(seed) } else { Kernel::random(seed) };
+        let mut random = Random::new(seed ^ 0x10_6611);
+        let (mut calls, share) = (0, random.pick(&[20, 40, 60]));
+        let helpers = kernel.helpers.iter_mut().map(|(_, body)| body);
+        for body in helpers.chain([&mut kernel.body]) {
+            insert_logs(&mut random, body, share, &mut calls);
+        }
+        kernel
+    }
+
     /// Its name in the text.
     pub fn name(&self) -> String {
         format!("k{}", self.seed)
@@ -204,6 +216,19 @@ impl Kernel {
             header(),
             self.text()
         )
+    }
+}
+
+/// Inserts log calls between statements, in this share of the places.
+fn insert_logs(random: &mut Random, body: &mut Vec<Statement>, share: usize, calls: &mut u32) {
+    for statement in body.iter_mut() {
+        statement.parts.iter_mut().for_each(|(_, body)| insert_logs(random, body, share, calls));
+    }
+    for at in (0..=body.len()).rev() {
+        if random.percent(share) {
+            body.insert(at, Statement::line(statement::log(random, *calls)));
+            *calls += 1;
+        }
     }
 }
 

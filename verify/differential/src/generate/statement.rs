@@ -37,6 +37,26 @@ const ARRAY: &str =
     "    for (int k = 0; k < 8; ++k) out[me * 4u + 3u] = out[me * 4u + 3u] * 31u + uint(arr[k]);\n";
 const STRUCT: &str = "    out[me * 4u + 3u] += uint(st.a) + uint(st.b) + uint(st.c.x + st.c.y * 3 + st.c.w) + uint(st.d) + uint(int(st.e)) + uint(st.f) + st.g.x * 3u + st.g.y;\n";
 
+/// The log call with this number.
+pub(crate) fn log(r: &mut Random, number: u32) -> String {
+    let values = [
+        ("%u", "u"),
+        ("%d", "i"),
+        ("%ld %lx", "l, ul"),
+        ("%hhd %hu", "c, us"),
+        ("%v4d", "v"),
+        ("%v4hx", "w"),
+        ("%g %.2f", "f, h"),
+        ("%d %s", "b, \"text\""),
+        ("%v4d %v4d %u", "v, v.wzyx, u"),
+        ("", ""),
+    ];
+    match r.pick(&values) {
+        ("", _) => format!("printf(\"{number}\");"),
+        (format, values) => format!("printf(\"{number} {format}\", {values});"),
+    }
+}
+
 type Helpers = Vec<(String, Vec<Statement>)>;
 
 /// Helpers and body of the kernel of a seed. Mostly small, because compilation time grows with size.

@@ -31,7 +31,7 @@ mod pool;
 mod submission;
 
 use elinvar_driver::{
-    Callback, Command, Done, Error, Event, Queue, Reached, Result, Submission, Timing, begin_logs,
+    Callback, Command, Done, Error, Event, Queue, Reached, Result, Submission, Timing, begin_log,
     end_submission, panic_text,
 };
 

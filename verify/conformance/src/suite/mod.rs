@@ -27,6 +27,7 @@ mod constants;
 mod divergent_barriers;
 mod errors;
 mod events;
+mod generated;
 mod geometric_functions;
 mod graphs;
 mod grids;
@@ -168,6 +169,7 @@ pub fn cases() -> Vec<Case> {
         pipeline::CASES,
         graphs::CASES,
         sources::CASES,
+        generated::CASES,
         errors::CASES,
         checks::CASES,
         soundness::CASES,

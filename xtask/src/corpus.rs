@@ -1,10 +1,13 @@
 //! `cargo xtask corpus`: compiles published Metal sources as their hosts do, and runs some of their kernels.
 //!
-//! Each corpus is a crate of a pinned version with `.metal` files; `sources` lists them, `fetch` downloads them. Every file is checked
+//! Each corpus is a package of a pinned version with Metal sources; `sources` lists them, `fetch` downloads them. Every file is checked
 //! completely ([`Program::compile`]), and IR is generated for a sample of its kernels ([`Program::specialize`]). The kernels of the
 //! reference table (`kernels`) run on the CPU device through the public API, and every output element is compared. `report` prints the
 //! results and writes `docs/compatibility.md`. A file that does not compile, or a kernel with a wrong result, makes the command
 //! fail.
+//!
+//! On an NVIDIA GPU, a machine without a compiler runs a sample: `corpus --pack=FILE --sample=200` packs the kernels where there is one, and
+//! there `ELINVAR_BUNDLE=FILE corpus --device=cuda --sample=200` runs them, in a folder with `corpora/`.
 
 mod cost;
 mod fetch;
@@ -13,18 +16,21 @@ mod report;
 mod run;
 mod sources;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use elinvar::Device;
-use elinvar_driver::{Constant, ConstantKey};
+use elinvar::{Device, DeviceKind};
+use elinvar_conformance::packing::{Packed, Packing};
+use elinvar_driver::{Constant, ConstantKey, Driver as _};
 use elinvar_msl::{Error, Program, Toolchain};
+use elinvar_ptx::Target;
 
 use kernels::Case;
 use run::{Fate, Runner};
-use sources::Corpus;
+use sources::{Corpus, Refusal};
 
 /// Number of kernels per file for which IR is generated.
 const SAMPLE: usize = 4;
@@ -33,6 +39,8 @@ const SAMPLE: usize = 4;
 struct Outcome {
     corpus: &'static Corpus,
     files: Vec<FileOutcome>,
+    /// Number of its files that are copies of files before them.
+    copies: usize,
     /// Results of the kernels of the reference table.
     runs: Vec<(Case, Fate)>,
 }
@@ -45,6 +53,8 @@ struct FileOutcome {
     made: usize,
     /// Kernels of the sample that are valid but unsupported, with the reason.
     unsupported: Vec<String>,
+    /// Why it does not compile, if that is known; then it has no kernels.
+    refusal: Option<Refusal>,
     /// Compilation error of the file or of a kernel of the sample.
     failure: Option<String>,
 }
@@ -63,6 +73,12 @@ struct Request<'a> {
     all: bool,
     /// Of the kernels with this in their name.
     kernels: Option<&'a str>,
+    /// Run only so many of them, evenly spread over the corpora.
+    sample: Option<usize>,
+    /// Run them on an NVIDIA GPU.
+    cuda: bool,
+    /// Also compile them to PTX, for a bundle in this file.
+    pack: Option<&'a str>,
     /// The corpora; all if empty.
     names: Vec<&'a str>,
 }
@@ -77,6 +93,15 @@ fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
             "--all" => request.all = true,
             option if option.starts_with("--kernels=") => request.kernels = option.strip_prefix("--kernels="),
             "--checked" => (request.run_only, request.checked) = (true, true),
+            "--device=cpu" => {}
+            "--device=cuda" => (request.run_only, request.cuda) = (true, true),
+            option if option.starts_with("--pack=") => {
+                (request.run_only, request.pack) = (true, option.strip_prefix("--pack="));
+            }
+            option if option.starts_with("--sample=") => {
+                let count = option["--sample=".len()..].parse().context("--sample=N")?;
+                (request.run_only, request.sample) = (true, Some(count));
+            }
             name if sources::CORPORA.iter().any(|corpus| corpus.name == name) => request.names.push(name),
             option if option.starts_with("--") => bail!("unknown option {option}"),
             name => {
@@ -94,16 +119,26 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     if request.cost {
         return cost(root, &request);
     }
-    let runner = Runner { device: Device::cpu()?, toolchain: Toolchain::find()?, checked: request.checked };
+    let (device, packed) = device(&request)?;
+    let runner = Runner { device, checked: request.checked };
+    // Running needs no compiler if the kernels are in a bundle.
+    let toolchain = if request.run_only { None } else { Some(Toolchain::find()?) };
     let mut table = kernels::all();
-    let mut outcomes = Vec::new();
+    table.retain(|case| request.names.is_empty() || request.names.contains(&case.corpus));
+    if let Some(count) = request.sample {
+        thin(&mut table, count);
+    }
+    let (mut outcomes, mut seen) = (Vec::new(), BTreeSet::new());
     for corpus in sources::CORPORA {
         if request.names.is_empty() || request.names.contains(&corpus.name) {
             let folder = fetch::fetch(&root.join("corpora"), corpus)?;
-            let files =
-                if request.run_only { Vec::new() } else { compile(&runner.toolchain, corpus, &folder)? };
+            let (names, copies) = corpus.files(&folder, &mut seen)?;
+            let files = toolchain.as_ref().map_or_else(Vec::new, |toolchain| {
+                in_parallel(&names, |name| compile_file(toolchain, corpus, &folder, name))
+            });
             let cases = table.extract_if(.., |case| case.corpus == corpus.name).collect();
-            outcomes.push(Outcome { corpus, files, runs: launch(&runner, corpus, &folder, cases) });
+            let runs = launch(&runner, corpus, &folder, cases);
+            outcomes.push(Outcome { corpus, files, copies, runs });
         }
     }
     print!("{}", if request.json { report::json(&outcomes) } else { report::text(&outcomes) });
@@ -112,10 +147,47 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         std::fs::create_dir_all(root.join("docs"))?;
         std::fs::write(&page, report::page(&outcomes)).with_context(|| format!("{}", page.display()))?;
     }
+    if let (Some(file), Some(packed)) = (request.pack, packed) {
+        let packed = packed.lock();
+        for (kernel, error) in &packed.refused {
+            println!("not packed: {kernel}: {error}");
+        }
+        std::fs::write(file, packed.bundle.to_bytes()).with_context(|| file.to_owned())?;
+        println!("{} kernels in {file}", packed.kernels.len());
+    }
     match outcomes.iter().all(Outcome::is_good) {
         true => Ok(()),
         false => bail!("not every file compiles, or a kernel is wrong"),
     }
+}
+
+/// What a device has packed so far.
+type Pack = Arc<parking_lot::Mutex<Packed>>;
+
+/// The device that runs the kernels. With `--pack` it is the CPU, and compiles them to PTX as well.
+fn device(request: &Request) -> Result<(Device, Option<Pack>)> {
+    if request.pack.is_some() {
+        let cpu =
+            elinvar_driver_cpu::driver().devices()?.into_iter().next().context("there is no CPU device")?;
+        let packing = Packing::new(cpu, elinvar_code::user_cache(), Target::default());
+        let packed = packing.packed();
+        return Ok((Device::new(Arc::new(packing)), Some(packed)));
+    }
+    let device = match request.cuda {
+        false => Device::cpu()?,
+        true => {
+            let gpu = Device::all()?.into_iter().find(|device| device.kind() == DeviceKind::Cuda);
+            gpu.context("no NVIDIA GPU was found")?
+        }
+    };
+    Ok((device, None))
+}
+
+/// Keeps `count` cases, evenly spaced from the first to the last.
+fn thin(cases: &mut Vec<Case>, count: usize) {
+    let kept: BTreeSet<usize> = evenly(cases.len(), count).collect();
+    let mut number = 0..;
+    cases.retain(|_| number.next().is_some_and(|number| kept.contains(&number)));
 }
 
 /// Measures the cost of compiling the selected corpora.
@@ -158,12 +230,6 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// All files of a corpus.
-fn compile(toolchain: &Toolchain, corpus: &Corpus, folder: &Path) -> Result<Vec<FileOutcome>> {
-    let names = corpus.files(folder)?;
-    Ok(in_parallel(&names, |name| compile_file(toolchain, corpus, folder, name)))
-}
-
 /// All cases of a corpus; cases of the same file share its compilation.
 fn launch(runner: &Runner, corpus: &Corpus, folder: &Path, cases: Vec<Case>) -> Vec<(Case, Fate)> {
     let files: Vec<&[Case]> = cases.chunk_by(|a, b| a.file == b.file).collect();
@@ -175,11 +241,20 @@ fn launch(runner: &Runner, corpus: &Corpus, folder: &Path, cases: Vec<Case>) -> 
 }
 
 fn compile_file(toolchain: &Toolchain, corpus: &Corpus, folder: &Path, name: &str) -> FileOutcome {
-    let mut outcome =
-        FileOutcome { name: name.to_owned(), kernels: 0, made: 0, unsupported: Vec::new(), failure: None };
-    if let Err(why) = attempt(toolchain, corpus, folder, &mut outcome) {
-        outcome.failure = Some(why);
-    }
+    let mut outcome = FileOutcome {
+        name: name.to_owned(),
+        kernels: 0,
+        made: 0,
+        unsupported: Vec::new(),
+        refusal: corpus.refusal(name),
+        failure: None,
+    };
+    let result = attempt(toolchain, corpus, folder, &mut outcome);
+    outcome.failure = match (result, outcome.refusal) {
+        (result, None) => result.err(),
+        (Err(_), Some(_)) => None,
+        (Ok(()), Some(_)) => Some("it compiles, but is listed as a file that does not".into()),
+    };
     outcome
 }
 
@@ -206,8 +281,13 @@ fn attempt(
 
 /// Up to [`SAMPLE`] indices below `count`, evenly spaced from the first to the last.
 fn sample(count: usize) -> Vec<usize> {
-    let taken = count.min(SAMPLE);
-    (0..taken).map(|i| if taken > 1 { i * (count - 1) / (taken - 1) } else { 0 }).collect()
+    evenly(count, SAMPLE).collect()
+}
+
+/// Up to `taken` indices below `count`, evenly spaced from the first to the last.
+fn evenly(count: usize, taken: usize) -> impl Iterator<Item = usize> {
+    let taken = count.min(taken);
+    (0..taken).map(move |i| if taken > 1 { i * (count - 1) / (taken - 1) } else { 0 })
 }
 
 /// Sets every function constant to one: flags on, sizes minimal.
@@ -238,5 +318,10 @@ mod tests {
         assert_eq!(sample(1), [0]);
         assert_eq!(sample(3), [0, 1, 2]);
         assert_eq!(sample(100), [0, 33, 66, 99]);
+        let mut cases = kernels::all();
+        let (first, last) = (cases[0].kernel.clone(), cases[cases.len() - 1].kernel.clone());
+        thin(&mut cases, 200);
+        assert_eq!(cases.len(), 200);
+        assert_eq!((&cases[0].kernel, &cases[199].kernel), (&first, &last));
     }
 }

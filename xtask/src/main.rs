@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
 usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked | --cost [--all | --kernels=PART]]
+       [--sample=N] [--device=cpu|cuda] [--pack=BUNDLE]
        | coverage [SELECTION...] | mutants [summary] [CRATE...] [--shard K/N] [--seed N] [--again] [--own-tests-only]
        | numerics [FUNCTION...] [--json] [--samples N]
   apple    build the Metal driver's tests for Apple's systems, on Linux; run what can be run
@@ -54,7 +55,9 @@ fn book(root: &Path) -> Result<()> {
 }
 
 fn run(words: &[&str]) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
+    // On another machine than the one it was built on, the workspace is the current folder.
+    let root = if built.is_dir() { built } else { Path::new(".") };
     match words {
         ["tidy"] => tidy::run(root),
         ["book"] => book(root),

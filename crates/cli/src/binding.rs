@@ -108,6 +108,7 @@ fn bind(device: &Device, expected: &driver::Arg, value: Value) -> Result<(Arg, O
     match value {
         Value::Threadgroup(bytes) => Ok((Threadgroup::bytes(bytes).into(), None)),
         Value::Unbound => Ok((Arg::unbound(), None)),
+        Value::Functions(names) => Ok((Arg::functions(names), None)),
         Value::Number { scalar, components, bytes } => {
             Ok((number(expected, scalar, components, bytes)?, None))
         }

@@ -31,6 +31,7 @@ VALUE is one of
                          in [0, 1), integers in the whole range of the type).
   3.14f32  64u32  true   scalar with its type; 1,2,3u32 for a vector
   threadgroup:1024       threadgroup memory, in bytes
+  functions:f,g          functions of a visible_function_table
   unbound                no memory; a reference is to zeros. A pointer that is not given is unbound, too. The kernel runs
                          checked: accesses by the null pointer are errors
 NAME is the parameter's name or its index in the kernel's parameter list, from 0.
@@ -154,6 +155,8 @@ impl Run {
         let device =
             if self.isolated { Selection::isolated(self.device)? } else { Selection::device(self.device)? };
         device.pool().set_padding(self.padding);
+        // A device whose kernels cannot log rejects those that do.
+        let _log = device.on_log(|line| eprintln!("{line}")).ok();
         let library = self.library(&device)?;
         for warning in library.warnings() {
             eprintln!("{warning}");
@@ -170,7 +173,12 @@ impl Run {
             kernel = Runnable::of(&library, &self.kernel, options, true)?;
         }
         let outputs = self.outputs(&kernel, &bound)?;
-        let times = self.dispatch(&device, &kernel, &bound)?;
+        let times = self.dispatch(&device, &kernel, &bound);
+        let lost = device.lost_log_lines();
+        if lost > 0 {
+            eprintln!("{lost} log lines were lost");
+        }
+        let times = times?;
         let mut summaries = Vec::new();
         for (position, name, file) in &outputs {
             let array = bound.content(*position)?;

@@ -80,11 +80,11 @@ fn kernels_are_listed_with_their_states_in_the_order_of_the_source() {
 #[test]
 fn a_kernel_that_code_generation_does_not_support_fails_the_check() {
     let folder = Folder::new();
-    let text = "[[clang::noinline]] uint one(uint x) { return x + 1; }\n\
-                [[clang::noinline]] uint two(uint x) { return x * 3; }\n\
+    let text = "[[clang::noinline]] uint one(uint x, ...) { return x + 1; }\n\
+                [[clang::noinline]] uint two(uint x, ...) { return x * 3; }\n\
                 kernel void either(device uint* o, uint i [[thread_position_in_grid]]) {\n  \
-                uint (*f)(uint) = one;\n  \
-                for (uint k = 0; k < o[0]; ++k) { o[i] = f(k); f = o[i] & 1 ? one : two; }\n}\n";
+                uint (*f)(uint, ...) = one;\n  \
+                for (uint k = 0; k < o[0]; ++k) { o[i] = f(k, 1); f = o[i] & 1 ? one : two; }\n}\n";
     let file = folder.write("either.metal", format!("{HEAD}{text}"));
     let why = "a call through a function pointer (kernel `either`)";
     let ended = elinvar(&["check", &file, "--target", "cuda", "--target", "cpu"]);

@@ -8,6 +8,7 @@
 mod bounds;
 mod bundle;
 mod group;
+mod logs;
 mod origin;
 mod program;
 

@@ -99,6 +99,7 @@ fn a_kernel_s_code_is_read_or_the_kernel_is_named() {
         line: 1,
         max_threads_per_threadgroup: None,
         code: None,
+        logs: Vec::new(),
     };
     let origin = Origin { signature, source: Arc::new(Source::msl("")) };
     let module = origin.parse("define void @f() {\n  ret void\n}\n").unwrap();

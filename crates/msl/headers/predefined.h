@@ -8,6 +8,15 @@
 #define __METAL_MEMORY_SCOPE_SYSTEM__ 4
 #define __HAVE_BFLOAT__ 1
 #define __HAVE_SIMDGROUP_MATRIX__ 1
+#define __HALF_MANT_DIG__ 11
+#define __HALF_DIG__ 3
+#define __HALF_MAX_EXP__ 16
+#define __HALF_MIN_EXP__ (-13)
+#define __HALF_MAX_10_EXP__ 4
+#define __HALF_MIN_10_EXP__ (-4)
+#define __HALF_MAX__ ((half)65504.0f)
+#define __HALF_MIN__ ((half)0x1.0p-14f)
+#define __HALF_EPSILON__ ((half)0x1.0p-10f)
 #define __clang__ 1
 #define __LITTLE_ENDIAN__ 1
 #define __ELINVAR__ 1

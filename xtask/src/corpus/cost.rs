@@ -5,6 +5,7 @@
 //! threadgroups and vectors), divided by that of its scalar code. The budget for it holds over all measured kernels: the sample, or with
 //! `--all` every kernel.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -76,7 +77,8 @@ pub(super) fn measure(
     all: bool,
     part: Option<&str>,
 ) -> anyhow::Result<(Vec<Cost>, Vec<String>)> {
-    let names = corpus.files(folder)?;
+    let (mut names, _) = corpus.files(folder, &mut BTreeSet::new())?;
+    names.retain(|name| corpus.refusal(name).is_none());
     let (mut costs, mut failures) = (Vec::new(), Vec::new());
     let mut compilers = Vec::new();
     for (name, compiler) in names.iter().zip(in_parallel(&names, |name| compiler(corpus, folder, name))) {

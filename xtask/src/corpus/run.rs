@@ -28,7 +28,6 @@ pub(super) enum Fate {
 /// Environment of the cases.
 pub(super) struct Runner {
     pub device: Device,
-    pub toolchain: Toolchain,
     /// Whether the kernels have bounds checks; an out-of-bounds access is then a wrong result.
     pub checked: bool,
 }
@@ -78,7 +77,7 @@ impl Runner {
         match self.launch(library, case) {
             Ok(Ok(())) => Fate::Right,
             Ok(Err(wrong)) => Fate::Wrong(wrong),
-            Err(Error::Unsupported(why)) => match self.interpreted(source, case) {
+            Err(Error::Unsupported(why)) => match Self::interpreted(source, case) {
                 Ok(()) => Fate::Unsupported(why),
                 Err(wrong) => Fate::Wrong(format!("in the reference interpreter: {wrong}")),
             },
@@ -126,8 +125,9 @@ impl Runner {
     }
 
     /// Runs the case in the interpreter.
-    fn interpreted(&self, source: &Source, case: &Case) -> Result<(), String> {
-        let program = Program::compile(&self.toolchain, source).map_err(|error| error.to_string())?;
+    fn interpreted(source: &Source, case: &Case) -> Result<(), String> {
+        let toolchain = Toolchain::find().map_err(|error| error.to_string())?;
+        let program = Program::compile(&toolchain, source).map_err(|error| error.to_string())?;
         let code =
             program.specialize(&case.kernel, case.constants.values()).map_err(|error| error.to_string())?;
         let module = Module::parse(&code.ir).map_err(|error| error.to_string())?;
@@ -160,7 +160,15 @@ fn typed(arg: Arg, element: &ElementType, scalar: Option<Scalar>) -> Arg {
 pub(super) fn source(corpus: &super::sources::Corpus, folder: &Path, name: &str) -> Result<Source, String> {
     let path = folder.join(corpus.folder).join(name);
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut text = format!("{}{text}", corpus.prelude);
+    for (placeholder, value) in corpus.replaced {
+        text = text.replace(placeholder, value);
+    }
     let mut source = Source::named(name, text);
+    // As for a compiler that reads the file, its folder is searched first.
+    if let Some(dir) = path.parent() {
+        source = source.include_dir(dir);
+    }
     for dir in corpus.include_dirs {
         source = source.include_dir(folder.join(dir));
     }

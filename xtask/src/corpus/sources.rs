@@ -1,24 +1,68 @@
 //! The published sources, and how their hosts compile them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Metal sources in a published crate.
+/// Metal sources in a published package.
 pub(super) struct Corpus {
-    /// Name of the crate.
+    /// Name of the package.
     pub name: &'static str,
     /// Its exact version.
     pub version: &'static str,
-    /// Folder of its `.metal` files.
+    pub registry: Registry,
+    /// Folder of its sources, which are in subfolders too.
     pub folder: &'static str,
     /// Folders that its host searches for `#include`.
     pub include_dirs: &'static [&'static str],
     /// Macros that its host defines.
     pub defines: &'static [(&'static str, &'static str)],
-    /// Files that its host does not compile, but includes in others, which define the names they use.
+    /// Text that its host compiles before each file.
+    pub prelude: &'static str,
+    /// Placeholders that its host replaces in the text.
+    pub replaced: &'static [(&'static str, &'static str)],
+    /// Files that its host does not compile, but includes in others, which define the names they use. So are all `.h.metal`.
     pub fragments: &'static [&'static str],
+    /// Files that do not compile, each with the reason. Compiling one is a failure: the list is then out of date.
+    pub refused: &'static [(&'static str, Refusal)],
 }
+
+/// Where a package is published.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Registry {
+    /// crates.io; cargo compares the checksum with the index's.
+    Crates,
+    /// PyPI: a wheel with this SHA-256, for these tags.
+    PyPi { python: &'static str, platform: &'static str, sha256: &'static str },
+}
+
+/// Why a file does not compile.
+#[derive(Clone, Copy)]
+pub(super) enum Refusal {
+    /// It is not valid Metal Shading Language, so that Apple's compiler rejects it as well; with the section of the specification.
+    Invalid(&'static str),
+    /// It is valid, and needs what Elinvar does not have.
+    Unsupported(&'static str),
+}
+
+use Refusal::{Invalid, Unsupported};
+
+/// A crate whose sources need no more than the compiler.
+const CRATE: Corpus = Corpus {
+    name: "",
+    version: "",
+    registry: Registry::Crates,
+    folder: "",
+    include_dirs: &[],
+    defines: &[],
+    prelude: "",
+    replaced: &[],
+    fragments: &[],
+    refused: &[],
+};
+
+const TENSORS: Refusal = Unsupported("tensors of Metal 4: <metal_tensor> and Metal Performance Primitives");
 
 pub(super) const CORPORA: &[Corpus] = &[
     Corpus {
@@ -26,8 +70,7 @@ pub(super) const CORPORA: &[Corpus] = &[
         version: "0.11.1",
         folder: "src/metal_src",
         include_dirs: &["src/metal_src"],
-        defines: &[],
-        fragments: &[],
+        ..CRATE
     },
     Corpus {
         name: "llama-cpp-sys-2",
@@ -40,6 +83,7 @@ pub(super) const CORPORA: &[Corpus] = &[
         ],
         defines: &[("GGML_METAL_HAS_BF16", "1")],
         fragments: &["fa_common.metal", "fa_vec_common.metal"],
+        ..CRATE
     },
     Corpus {
         name: "whisper-rs-sys",
@@ -47,38 +91,227 @@ pub(super) const CORPORA: &[Corpus] = &[
         folder: "whisper.cpp/ggml/src/ggml-metal",
         include_dirs: &["whisper.cpp/ggml/src/ggml-metal", "whisper.cpp/ggml/src"],
         defines: &[("GGML_METAL_HAS_BF16", "1")],
-        fragments: &[],
+        ..CRATE
     },
     Corpus {
         name: "mistralrs-quant",
         version: "0.8.1",
         folder: "src/metal_kernels",
         include_dirs: &["src/metal_kernels"],
-        defines: &[],
-        fragments: &[],
+        ..CRATE
     },
     Corpus {
         name: "mistralrs-paged-attn",
         version: "0.8.1",
         folder: "src/metal/kernels",
         include_dirs: &["src/metal/kernels"],
-        defines: &[],
-        fragments: &[],
+        ..CRATE
+    },
+    Corpus {
+        name: "mlx-native",
+        version: "0.15.16",
+        folder: "src/shaders",
+        refused: &[
+            ("dense_mm_bf16_tensor.metal", TENSORS),
+            ("dense_mm_f16_tensor.metal", TENSORS),
+            ("dense_mm_f32_f32.metal", TENSORS),
+            ("quantized_matmul_id_mm_tensor.metal", TENSORS),
+            ("quantized_matmul_mm_tensor.metal", TENSORS),
+        ],
+        ..CRATE
+    },
+    Corpus { name: "cera", version: "0.7.3", folder: "src/backend/shaders", ..CRATE },
+    Corpus { name: "llama-rs", version: "0.23.1", folder: "src/backend/metal/shaders", ..CRATE },
+    Corpus { name: "tract-metal", version: "0.23.9", folder: "src/kernels", ..CRATE },
+    Corpus {
+        name: "tessl",
+        version: "0.2.0",
+        folder: "kernels",
+        refused: &[("matmul_tensorops.metal", TENSORS), ("tune/matmul_tensorops_tune.metal", TENSORS)],
+        ..CRATE
+    },
+    Corpus {
+        name: "ruvllm",
+        version: "2.5.0",
+        folder: "src/metal/shaders",
+        refused: &[(
+            "gemm.metal",
+            Invalid(
+                "elements of a simdgroup_matrix are read with `[row][column]`; section 6.7 has no such operator",
+            ),
+        )],
+        ..CRATE
+    },
+    Corpus {
+        name: "luminal_metal",
+        version: "0.2.0",
+        folder: "src/kernels",
+        include_dirs: &["src/kernels"],
+        replaced: &[("KERNEL_PATH/", "")],
+        ..CRATE
+    },
+    Corpus {
+        name: "rlx-metal",
+        version: "0.2.19",
+        folder: "src",
+        prelude: "#include <metal_stdlib>\nusing namespace metal;\n",
+        fragments: &["splat_conic_bin.msl"],
+        ..CRATE
+    },
+    Corpus { name: "forge-sort", version: "0.2.3", folder: "shaders", ..CRATE },
+    Corpus {
+        name: "risc0-circuit-rv32im-sys",
+        version: "5.0.0-rc.1",
+        folder: "cxx/hal/metal/kernels",
+        include_dirs: &["cxx/hal/metal/kernels"],
+        ..CRATE
+    },
+    Corpus { name: "ministark-gpu", version: "0.3.0", folder: "src/metal", ..CRATE },
+    Corpus { name: "miden-gpu", version: "0.6.0", folder: "src/metal/shaders", ..CRATE },
+    Corpus { name: "lambdaworks-math", version: "0.9.0", folder: "src/gpu/metal", ..CRATE },
+    Corpus {
+        name: "metal",
+        version: "0.33.0",
+        folder: "examples",
+        refused: &[
+            ("mps/shaders.metal", Unsupported("Metal Performance Shaders: the types of its ray intersector")),
+            (
+                "raytracing/shaders.metal",
+                Unsupported("ray tracing: the descriptors of instances, which Metal's API declares"),
+            ),
+            (
+                "shader-dylib/test_shader.metal",
+                Unsupported("dynamic libraries: a function that another library defines"),
+            ),
+        ],
+        ..CRATE
+    },
+    Corpus { name: "gfx-backend-metal", version: "0.9.1", folder: "shaders", ..CRATE },
+    Corpus { name: "pathfinder_resources", version: "0.5.0", folder: "shaders/metal", ..CRATE },
+    Corpus {
+        name: "metalcore",
+        version: "0.1.16",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "macosx_15_0_arm64",
+            sha256: "6fff1c94f2c5ea9ec72410893fec2bdc5a907384911c1ed22bf16b29348c1d08",
+        },
+        folder: "metalcore/native",
+        ..CRATE
+    },
+    Corpus {
+        name: "metal-gauss",
+        version: "0.2.1",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "macosx_15_0_arm64",
+            sha256: "954ea0673d24456f584eb0425ecc737fdcfe5cf649b9d01dc40ee15f91c7f2d4",
+        },
+        folder: "metal_gauss/csrc",
+        ..CRATE
+    },
+    Corpus {
+        name: "fp4-fp8-for-torch-mps",
+        version: "1.0.3",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "macosx_15_0_arm64",
+            sha256: "e3460377560899552abbe79dbf17e4fd408d0e07b91dc30f65c89d3441b7551d",
+        },
+        folder: "fp4_fp8_for_torch_mps/shaders",
+        ..CRATE
+    },
+    Corpus {
+        name: "metal-treeshap",
+        version: "0.1.1",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "macosx_13_0_arm64",
+            sha256: "e0bacc22d3068f74f0155bb7d04bd512df3c4ddb06fbe7e90d1a2a028b1d3c0d",
+        },
+        folder: "metal_treeshap",
+        ..CRATE
     },
 ];
 
 impl Corpus {
-    /// Names of its `.metal` files that are compiled, in order.
-    pub(super) fn files(&self, fetched: &Path) -> Result<Vec<String>> {
+    /// Names of its sources that are compiled, relative to its folder, in order. A file with the same content as one of `seen` is
+    /// left out and counted.
+    pub(super) fn files(&self, fetched: &Path, seen: &mut BTreeSet<Vec<u8>>) -> Result<(Vec<String>, usize)> {
         let folder = fetched.join(self.folder);
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".metal") && !self.fragments.contains(&name.as_str()) {
-                names.push(name);
+        let (mut names, mut copies) = (Vec::new(), 0);
+        list(&folder, "", &mut names)?;
+        names.retain(|name| !name.ends_with(".h.metal") && !self.fragments.contains(&name.as_str()));
+        names.sort();
+        let mut kept = Vec::new();
+        for name in names {
+            let path = folder.join(&name);
+            if seen.insert(std::fs::read(&path).with_context(|| path.display().to_string())?) {
+                kept.push(name);
+            } else {
+                copies += 1;
             }
         }
-        names.sort();
-        Ok(names)
+        Ok((kept, copies))
+    }
+
+    /// Why a file does not compile, if that is known.
+    pub(super) fn refusal(&self, name: &str) -> Option<Refusal> {
+        self.refused.iter().find(|(file, _)| *file == name).map(|(_, why)| *why)
+    }
+}
+
+/// Adds the names of the Metal sources below a folder.
+fn list(folder: &Path, prefix: &str, names: &mut Vec<String>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            list(&entry.path(), &format!("{name}/"), names)?;
+        } else if name.ends_with(".metal") || name.ends_with(".msl") {
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_listed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::create_dir_all(root.join("k/sub")).unwrap();
+        for (name, text) in [
+            ("k/b.metal", "1"),
+            ("k/sub/a.msl", "2"),
+            ("k/sub/copy.metal", "1"),
+            ("k/x.h", "3"),
+            ("k/u.h.metal", "4"),
+        ] {
+            std::fs::write(root.join(name), text).unwrap();
+        }
+        let corpus = Corpus { folder: "k", ..CRATE };
+        let mut seen = BTreeSet::new();
+        let (names, copies) = corpus.files(root, &mut seen).unwrap();
+        assert_eq!((names, copies), (vec!["b.metal".to_owned(), "sub/a.msl".to_owned()], 1));
+        let part = Corpus { folder: "k", fragments: &["b.metal"], ..CRATE };
+        let (names, copies) = part.files(root, &mut BTreeSet::new()).unwrap();
+        assert_eq!((names.len(), copies), (2, 0));
+        assert_eq!(part.files(root, &mut seen).unwrap().0, [""; 0]);
+    }
+
+    #[test]
+    fn every_corpus_is_pinned() {
+        let names: BTreeSet<&str> = CORPORA.iter().map(|corpus| corpus.name).collect();
+        assert_eq!(names.len(), CORPORA.len());
+        for corpus in CORPORA {
+            assert!(corpus.version.starts_with(|c: char| c.is_ascii_digit()), "{}", corpus.name);
+            if let Registry::PyPi { sha256, .. } = corpus.registry {
+                assert_eq!(sha256.len(), 64, "{}", corpus.name);
+            }
+        }
     }
 }

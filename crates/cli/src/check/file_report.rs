@@ -333,6 +333,7 @@ mod tests {
             line: 3,
             max_threads_per_threadgroup: None,
             code: None,
+            logs: Vec::new(),
         }
     }
 

@@ -10,8 +10,9 @@ use dispatch2::DispatchData;
 use elinvar_cache::Key;
 use elinvar_code::Declared;
 use elinvar_driver::{
-    Constant, ConstantKey, Diagnostic, Error, FunctionConstant, Library, MathMode, MetalLibrary as Compiled,
-    Pipeline, PipelineOptions, Result, Severity, Signature, Source, UnsupportedKernel, similar_names,
+    Arg, Constant, ConstantKey, Diagnostic, ElementType, Error, FunctionConstant, Library, MathMode,
+    MetalLibrary as Compiled, Pipeline, PipelineOptions, Result, Severity, Signature, Source,
+    UnsupportedKernel, similar_names,
 };
 use elinvar_msl::CachedProgram;
 use objc2::rc::{Retained, autoreleasepool};
@@ -257,6 +258,9 @@ impl MetalLibrary {
             }
             Front::None => None,
         };
+        if let Some((signature, _)) = &known {
+            expect_no_tables(signature)?;
+        }
         let function = self.function(name, options)?;
         let key = self.archived(name, options);
         let (state, reflection) = pipeline::build(&self.core, name, &function, &key, options.checked)
@@ -271,6 +275,18 @@ impl MetalLibrary {
         };
         let known = Known { signature, steering, reflected };
         Ok(MetalPipeline::new(&self.core, state, known, options.checked))
+    }
+}
+
+/// Tables of functions would have to be created for each pipeline.
+fn expect_no_tables(signature: &Signature) -> Result<()> {
+    let is_table = |arg: &&Arg| matches!(arg.element, ElementType::Function { .. });
+    match signature.args.iter().find(is_table) {
+        Some(table) => Err(Error::unsupported(format!(
+            "kernel `{}`, argument `{}`: the Metal driver does not support tables of functions",
+            signature.name, table.name
+        ))),
+        None => Ok(()),
     }
 }
 

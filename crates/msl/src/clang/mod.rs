@@ -295,7 +295,7 @@ pub(crate) fn preprocess_flags(headers: &Headers, source: &Source) -> Vec<OsStri
 }
 
 /// Warnings about the user's text.
-const WARNINGS: [&str; 15] = [
+const WARNINGS: [&str; 17] = [
     "-Wuninitialized",
     "-Wsometimes-uninitialized",
     "-Wreturn-type",
@@ -311,6 +311,8 @@ const WARNINGS: [&str; 15] = [
     "-Wdeprecated-declarations",
     "-Wundefined-internal",
     "-Werror=undefined-internal",
+    "-Wvla",
+    "-Werror=vla",
 ];
 
 /// Flags of the rewritten text and of the precompiled header, which have to agree.

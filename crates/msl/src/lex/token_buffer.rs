@@ -110,9 +110,10 @@ impl<'a> TokenBuffer<'a> {
         None
     }
 
-    /// The token after the attribute list `[[…]]` that opens at `i`, if one does.
+    /// The token after the attribute list `[[…]]` that opens at `i`, if one does. As in C++, there may be white space between the
+    /// brackets: nothing but an attribute list begins with two.
     pub(crate) fn after_attribute_list(&self, i: usize) -> Option<usize> {
-        if self.spelling(i) != "[" || self.spelling(i + 1) != "[" || self.start(i + 1) != self.start(i) + 1 {
+        if self.spelling(i) != "[" || self.spelling(i + 1) != "[" {
             return None;
         }
         let (outer, inner) = (self.matching_bracket(i)?, self.matching_bracket(i + 1)?);
@@ -157,7 +158,7 @@ mod tests {
         let list = (0..tokens.len()).find(|&i| tokens.after_attribute_list(i).is_some()).unwrap();
         assert_eq!(tokens.after_attribute_list(list), Some(tokens.len() - 1));
         for text in ["([a])", "[(a)]", "[ [a]]", "[[a] ]"] {
-            let is_list = text.starts_with("[[");
+            let is_list = text.starts_with("[[") || text.starts_with("[ [");
             assert_eq!(TokenBuffer::new(text).after_attribute_list(0).is_some(), is_list, "{text}");
         }
     }

@@ -271,16 +271,22 @@ fn is_allowed_builtin(word: &str) -> bool {
         .any(|known| name.strip_prefix(known).is_some_and(|rest| BUILTIN_SUFFIXES.contains(&rest)))
 }
 
-/// Digraphs, and attribute lists with white space between the brackets, which the rewriter would not recognize.
+/// Digraphs, and attribute lists that the rewriter would not recognize and clang would.
 fn punctuation(tokens: &TokenBuffer, i: usize) -> Option<&'static str> {
     let adjacent = tokens.start(i + 1) == tokens.start(i) + tokens.spelling(i).len();
     match (tokens.spelling(i), tokens.spelling(i + 1)) {
         ("<", ":" | "%") | ("%", ":" | ">") | (":", ">") if adjacent => Some("MSL has no digraphs"),
-        ("[", "[") if !adjacent => {
-            Some("write an attribute list as `[[…]]`, without blanks between the brackets")
-        }
+        ("[", _) if opens_attribute_list(tokens, i) && tokens.after_attribute_list(i).is_none() => Some(
+            "write the brackets that open an attribute list `[[…]]` on one line, and those that close it",
+        ),
         _ => None,
     }
+}
+
+/// Whether the bracket at `i` and the next one open an attribute list for clang, which ignores line markers between them.
+fn opens_attribute_list(tokens: &TokenBuffer, i: usize) -> bool {
+    let next = (i + 1..).find(|&at| tokens.kind(at) != Some(TokenKind::Directive));
+    next.is_some_and(|next| tokens.spelling(next) == "[")
 }
 
 /// Attributes that are not allowed in the list after token `i`.
@@ -427,7 +433,8 @@ mod tests {
             "__attribute__((target(\"avx512f\"))) void f();",
             "__declspec(naked) void f();",
             "int a<:4:>;",
-            "[ [gnu::constructor]] void f();",
+            "[\n# 30 \"a.metal\"\n[gnu::constructor]] void f();",
+            "[[gnu::constructor]\n# 30 \"a.metal\"\n] void f();",
             "#pragma clang attribute pop",
             "#pragma redefine_extname f g",
             "#  pragma weak f",
@@ -440,6 +447,7 @@ mod tests {
             "__attribute__((gnu::noinline, clang::always_inline)) void f();",
             "typedef float v __attribute__((ext_vector_type(4)));",
             "struct __attribute__((packed)) A { int a[[0]]; };",
+            "void f(device int* a[ [buffer(0)] ]);",
             "f<::a>(b ? c :d)[a[0]];",
             "#pragma unroll",
             "#pragma mark - asm",

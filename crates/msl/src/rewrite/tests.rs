@@ -22,6 +22,18 @@ fn address_spaces_and_literals() {
 }
 
 #[test]
+fn attribute_lists_may_have_blanks_between_their_brackets() {
+    let spaced = body(
+        "kernel void f(device int* a[ [buffer(2)] ], uint i [\t[thread_position_in_grid]]) { a[i] = 1; }",
+    );
+    let dense =
+        body("kernel void f(device int* a[[buffer(2)]], uint i [[thread_position_in_grid]]) { a[i] = 1; }");
+    let words = |text: &str| text.split_whitespace().collect::<String>();
+    assert_eq!(words(&spaced), words(&dense));
+    assert!(!body("[ [gnu::constructor]] void f();").contains("constructor"));
+}
+
+#[test]
 fn coherent_objects_are_volatile() {
     assert_eq!(body("coherent(device) device int* p;"), "volatile  int* p;");
     assert_eq!(body("device coherent(system) int* p;"), " volatile int* p;");

@@ -130,6 +130,7 @@ static_assert(numeric_limits<int>::max() == INT_MAX && numeric_limits<int>::min(
 static_assert(numeric_limits<uchar>::max() == 255 && numeric_limits<char>::lowest() == -128, "");
 static_assert(numeric_limits<float>::max() == FLT_MAX && numeric_limits<float>::lowest() == -FLT_MAX, "");
 static_assert(numeric_limits<half>::max() == HALF_MAX && numeric_limits<half>::epsilon() == HALF_EPSILON, "");
+static_assert(__HALF_MAX__ == HALF_MAX && __HALF_EPSILON__ == HALF_EPSILON && __HALF_MANT_DIG__ == 11, "");
 static_assert(numeric_limits<float>::infinity() == INFINITY && NAN != NAN, "");
 static_assert(__METAL_VERSION__ == 320, "");
 

@@ -33,6 +33,8 @@ pub(crate) enum Value {
     Threadgroup(u64),
     Size(Dim3),
     Unbound,
+    /// Names of the functions of a table.
+    Functions(Vec<String>),
     /// Not an argument: memory that the kernel accesses through an address. `None` if it is not memory.
     Use(Option<(Span, bool)>),
 }
@@ -118,6 +120,30 @@ impl Arg {
         Self { value: Value::Unbound }
     }
 
+    /// The functions of a `visible_function_table`, by their names in the source, where they are `[[visible]]`.
+    ///
+    /// A call of a function of another type than the table's, or of an unbound table, has no effect and returns zero. Unsupported on Metal
+    /// devices.
+    ///
+    /// ```no_run
+    /// # fn main() -> elinvar::Result<()> {
+    /// # use elinvar::{Arg, Device, Grid, Source};
+    /// # let device = Device::system_default()?;
+    /// # let stream = device.stream()?;
+    /// # let mut x = device.buffer::<f32>(4)?;
+    /// // [[visible]] float twice(float x) { return 2 * x; }
+    /// // [[visible]] float square(float x) { return x * x; }
+    /// // kernel void map(visible_function_table<float(float)> f, device float* x, constant uint& which, uint i …) { x[i] = f[which](x[i]); }
+    /// # let kernel = device.compile(Source::msl("…"))?.kernel("map")?;
+    /// // SAFETY: the table has two functions.
+    /// unsafe { kernel.launch(&stream, Grid::threads(4), (Arg::functions(["twice", "square"]), &mut x, 1_u32)) }?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn functions<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self { value: Value::Functions(names.into_iter().map(Into::into).collect()) }
+    }
+
     /// Sets the element type of a `Buffer<u8>`, a slice of one, or [`Arg::bytes`], if it is known at run time only. Replaces the
     /// element type of any other argument.
     #[must_use]
@@ -125,7 +151,8 @@ impl Arg {
         let declared = Element::Scalars { scalar, lanes: 1, name: scalar.msl_name() };
         match &mut self.value {
             Value::Memory { element, .. } | Value::Bytes { element, .. } => *element = declared,
-            Value::Threadgroup(_) | Value::Size(_) | Value::Unbound | Value::Use(_) => {}
+            Value::Threadgroup(_) | Value::Size(_) | Value::Unbound | Value::Functions(_) | Value::Use(_) => {
+            }
         }
         self
     }
@@ -162,7 +189,11 @@ impl Arg {
         let used = match buffer.into().value {
             Value::Memory { span, writable, .. } => Some((span, writable)),
             Value::Use(used) => used,
-            Value::Bytes { .. } | Value::Threadgroup(_) | Value::Size(_) | Value::Unbound => None,
+            Value::Bytes { .. }
+            | Value::Threadgroup(_)
+            | Value::Size(_)
+            | Value::Unbound
+            | Value::Functions(_) => None,
         };
         Self { value: Value::Use(used) }
     }

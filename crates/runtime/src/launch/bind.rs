@@ -8,6 +8,7 @@ use std::sync::Arc;
 use elinvar_driver as driver;
 use elinvar_driver::{
     ArgKind, Binding, Dim3, ElementType, Error, InlineBytes, Pipeline, Result, Scalar, Signature, Use,
+    function_handle,
 };
 
 use smallvec::smallvec;
@@ -61,6 +62,7 @@ pub(crate) fn bind(
                 bound.usages.push(slot.usage(pipeline, &span));
             }
             Value::Unbound => bound.bindings.push(slot.bind_unbound()?),
+            Value::Functions(names) => bound.bindings.push(slot.bind_functions(&names)?),
             Value::Use(_) => {}
         }
     }
@@ -95,6 +97,7 @@ pub(crate) fn rebind(
                 _ => slot.refuse("a `Dim3` would replace three arguments; replace each of them"),
             }
         }
+        Value::Functions(names) => slot.bind_functions(names),
         Value::Threadgroup(_) | Value::Unbound | Value::Use(_) => {
             slot.refuse("can be replaced by a value or a buffer only")
         }
@@ -173,6 +176,29 @@ impl Slot<'_> {
         }
     }
 
+    fn bind_functions(&self, names: &[String]) -> Result<Binding> {
+        let ElementType::Function { functions, .. } = &self.expected.element else {
+            return self.refuse("given functions, but it is not a visible_function_table");
+        };
+        if names.is_empty() {
+            return self.refuse("needs at least one function");
+        }
+        let mut handles = InlineBytes::new();
+        for name in names {
+            if !functions.contains(name) {
+                let known = match functions.join("`, `") {
+                    none if none.is_empty() => "none".into(),
+                    list => format!("`{list}`"),
+                };
+                return self.refuse(format_args!(
+                    "there is no `[[visible]]` function `{name}`; the source has {known}"
+                ));
+            }
+            handles.extend_from_slice(&function_handle(name).to_ne_bytes());
+        }
+        Ok(Binding::Bytes(handles))
+    }
+
     fn bind_bytes(&self, bytes: InlineBytes, element: Element) -> Result<Binding> {
         self.refuse_threadgroup()?;
         if self.expected.access == driver::Access::ReadWrite {
@@ -241,6 +267,10 @@ impl Slot<'_> {
             return Ok(());
         }
         let expected = &self.expected.element;
+        if let ElementType::Function { .. } = expected {
+            return self
+                .refuse("a visible_function_table takes functions, as `Arg::functions([\"f\", \"g\"])`");
+        }
         match element {
             Element::Scalars { scalar, lanes, name } => {
                 let msl = if lanes == 1 {
@@ -265,6 +295,7 @@ impl Slot<'_> {
         let size = self.expected.element_size;
         let same = |host: Scalar, msl: Scalar| host == msl || (host == Scalar::U8 && msl == Scalar::Bool);
         match (&self.expected.element, element) {
+            (ElementType::Function { .. }, _) => false,
             (_, Element::Raw) => true,
             (_, Element::Double) => false,
             (ElementType::Scalar(msl) | ElementType::Atomic(msl), Element::Scalars { scalar, .. }) => {

@@ -27,6 +27,7 @@ mod constants;
 mod divergent_barriers;
 mod errors;
 mod events;
+mod function_pointers;
 mod generated;
 mod geometric_functions;
 mod graphs;
@@ -38,6 +39,8 @@ mod lanes;
 mod language;
 mod large_buffers;
 mod layout;
+mod log_delivery;
+mod logging;
 mod math_functions;
 mod math_references;
 mod matrices;
@@ -155,6 +158,7 @@ pub fn cases() -> Vec<Case> {
         indirect::CASES,
         arguments::CASES,
         bindings::CASES,
+        function_pointers::CASES,
         argument_buffers::CASES,
         values::CASES,
         accesses::CASES,
@@ -186,6 +190,8 @@ pub fn cases() -> Vec<Case> {
         templates::CASES,
         language::CASES,
         layout::CASES,
+        logging::CASES,
+        log_delivery::CASES,
         program_scope::CASES,
         constants::CASES,
         sizes::CASES,

@@ -8,8 +8,8 @@ use elinvar::{Constants, Extent, Scalar};
 
 use super::element::Element;
 
-/// Number of elements after every output, which no kernel may write.
-pub const GUARD: usize = 8;
+/// Number of elements after every output, which no kernel may write; a multiple of the number of words of many elements.
+pub const GUARD: usize = 24;
 
 /// Value of each byte of an output before the launch.
 pub const UNTOUCHED: u8 = 0x5a;

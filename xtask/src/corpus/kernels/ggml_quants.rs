@@ -57,7 +57,7 @@ pub(super) fn from_q5_1(block: &[u8]) -> Vec<f64> {
 }
 
 /// Eight parts of 32 numbers, each with a 6-bit scale and a 6-bit minimum; those of four parts are not split.
-fn from_q4_k(block: &[u8]) -> Vec<f64> {
+pub(super) fn from_q4_k(block: &[u8]) -> Vec<f64> {
     let (scales, numbers) = (&block[4..16], &block[16..]);
     let part = |j: usize| match j {
         0..4 => (scales[j] & 63, scales[j + 4] & 63),
@@ -86,7 +86,7 @@ pub(super) fn from_q6_k(block: &[u8]) -> Vec<f64> {
 }
 
 /// Blocks of random numbers, with scales and minima from 1/64 to 1.
-fn blocks(format: &str, count: usize, size: usize) -> Vec<u8> {
+pub(super) fn blocks(format: &str, count: usize, size: usize) -> Vec<u8> {
     let mut sequence = Sequence(101);
     let mut bytes: Vec<u8> = sequence.any(count * size);
     let places: &[usize] = match format {

@@ -158,11 +158,11 @@ fn kernels_are_selected_by_name_and_by_pattern() {
 #[test]
 fn a_check_of_the_syntax_lists_declarations_and_compiles_no_kernel() {
     let folder = Folder::new();
-    // Code generation does not support the call through a pointer.
+    // Code generation does not support the call of a variadic function through a pointer.
     let text = "constant uint N [[function_constant(3)]];\n\
-        uint one(uint x) { return x; }\nuint two(uint x) { return 2 * x; }\n\
+        uint one(uint x, ...) { return x; }\nuint two(uint x, ...) { return 2 * x; }\n\
         kernel void pointer(device uint* o [[buffer(2)]], uint i [[thread_position_in_grid]]) {\n\
-        uint (*g)(uint) = one;\nfor (uint k = 0; k < o[0]; ++k) { o[i] = g(k); g = o[i] & 1 ? one : two; }\n}\n\
+        uint (*g)(uint, ...) = one;\nfor (uint k = 0; k < o[0]; ++k) { o[i] = g(k, 1); g = o[i] & 1 ? one : two; }\n}\n\
         kernel void needs(device uint* o, constant float& x) { o[0] = N * x; }\n\
         template <typename T> kernel void t(device T* o) { o[0] = 1; }\n\
         template [[host_name(\"t_half\")]] kernel void t<half>(device half*);\n";

@@ -159,10 +159,10 @@ fn a_manifest_packs_several_specializations_into_one_bundle() {
 fn what_compiles_is_packed_and_the_rest_is_reported() {
     let folder = Folder::new();
     let more = "kernel void textured(texture2d<float> t [[texture(0)]], device float* out) { out[0] = 1; }\n\
-        [[clang::noinline]] uint one(uint x) { return x + 1; }\n\
-        [[clang::noinline]] uint two(uint x) { return x * 3; }\n\
+        [[clang::noinline]] uint one(uint x, ...) { return x + 1; }\n\
+        [[clang::noinline]] uint two(uint x, ...) { return x * 3; }\n\
         kernel void pointer(device uint* o, uint i [[thread_position_in_grid]]) {\n\
-        uint (*f)(uint) = one;\nfor (uint k = 0; k < o[0]; ++k) { o[i] = f(k); f = o[i] & 1 ? one : two; }\n}\n";
+        uint (*f)(uint, ...) = one;\nfor (uint k = 0; k < o[0]; ++k) { o[i] = f(k, 1); f = o[i] & 1 ? one : two; }\n}\n";
     let file = folder.write("fill.metal", format!("{HEAD}{KERNELS}{more}"));
     let wrong = folder.write("wrong.metal", "kernel void wrong(device int* a) { a[0] = b; }\n");
     let bundle = folder.file("k.bundle").display().to_string();

@@ -64,7 +64,7 @@ impl Library {
     /// The kernel of this name.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is no such kernel, with the names of all kernels; `Compile` and `Unsupported` if the device's
+    /// `InvalidArgument` if there is no such kernel, with the most similar names; `Compile` and `Unsupported` if the device's
     /// compiler rejects it.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
         self.kernel_with(name, KernelOptions::new())

@@ -28,6 +28,7 @@ mod divergent_barriers;
 mod errors;
 mod events;
 mod function_pointers;
+mod generated;
 mod geometric_functions;
 mod graphs;
 mod grids;
@@ -172,6 +173,7 @@ pub fn cases() -> Vec<Case> {
         pipeline::CASES,
         graphs::CASES,
         sources::CASES,
+        generated::CASES,
         errors::CASES,
         checks::CASES,
         soundness::CASES,

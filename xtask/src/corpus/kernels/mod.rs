@@ -24,6 +24,7 @@ mod mistral_quant;
 mod mlx_native;
 mod paged;
 mod reference;
+mod rescue;
 mod risc0;
 mod simdgroups;
 mod tensor;
@@ -31,6 +32,7 @@ mod tract_arrays;
 mod tract_binary;
 mod tract_layers;
 mod tract_unary;
+mod varied;
 mod whisper;
 
 pub(super) use case::{Argument, Case};
@@ -54,7 +56,9 @@ pub(super) fn all() -> Vec<Case> {
         mistral_quant::cases(),
         mlx_native::cases(),
         paged::cases(),
+        rescue::cases(),
         risc0::cases(),
+        varied::cases(),
         whisper::cases(),
         simdgroups::cases(),
         tract_arrays::cases(),

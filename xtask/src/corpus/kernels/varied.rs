@@ -4,10 +4,9 @@
 use elinvar::bf16;
 
 use super::candle_unary::gelu;
-use super::case::{Case, Near};
+use super::case::{Case, Near, guarded};
 use super::element::Member::{F32, I32};
 use super::element::{Element, Sequence, packed};
-use super::ministark::guarded;
 use super::reference::{U, fourier, product, sum};
 
 const TESSL: &str = "tessl";

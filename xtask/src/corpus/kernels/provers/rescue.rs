@@ -3,10 +3,9 @@
 
 use elinvar::Constants;
 
-use super::case::Case;
-use super::element::Sequence;
 use super::field::{Field, Value, ZERO};
-use super::ministark::guarded;
+use crate::corpus::kernels::case::{Case, guarded};
+use crate::corpus::kernels::element::Sequence;
 
 const MINISTARK: (&str, &str) = ("ministark-gpu", "shaders.metal");
 const MIDEN: (&str, &str) = ("miden-gpu", "shaders.metal");

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use elinvar::{Access, Arg, Buffer, Device, ElementType, Scalar, Signature, Threadgroup};
-use elinvar_driver as driver;
+use elinvar_driver::{self as driver, ArgKind};
 
 use crate::array::{Array, Element, type_name};
 use crate::failure::{Failure, Result};
@@ -23,6 +23,8 @@ pub struct Bound {
     pub args: Vec<Arg>,
     /// One entry per argument; `None` for those without a buffer.
     buffers: Vec<Option<Held>>,
+    /// Labels of the arguments without memory.
+    pub unbound: Vec<String>,
 }
 
 /// A buffer, with type and shape of its `--arg`.
@@ -42,13 +44,23 @@ impl Bound {
                 return Err(wrong(signature, format!("argument `{name}` is given twice")));
             }
         }
-        let mut bound = Self { args: Vec::new(), buffers: Vec::new() };
+        let mut bound = Self { args: Vec::new(), buffers: Vec::new(), unbound: Vec::new() };
         for (position, (expected, value)) in signature.args.iter().zip(values).enumerate() {
             let place =
                 format!("kernel `{}`, argument {position} ({})", signature.name, declaration(expected));
-            let Some(value) = value else {
-                return Err(wrong(signature, format!("argument {} is missing", label(expected, position))));
+            let value = match (value, expected.kind) {
+                (Some(value), _) => value,
+                (None, ArgKind::Pointer) => Value::Unbound,
+                (None, ArgKind::Reference | ArgKind::Threadgroup) => {
+                    return Err(wrong(
+                        signature,
+                        format!("argument {} is missing", label(expected, position)),
+                    ));
+                }
             };
+            if let Value::Unbound = value {
+                bound.unbound.push(label(expected, position));
+            }
             let (arg, buffer) = bind(device, expected, value).map_err(|failure| failure.at(&place))?;
             bound.args.push(arg);
             bound.buffers.push(buffer);
@@ -95,6 +107,8 @@ fn position(signature: &Signature, name: &str) -> Result<usize> {
 fn bind(device: &Device, expected: &driver::Arg, value: Value) -> Result<(Arg, Option<Held>)> {
     match value {
         Value::Threadgroup(bytes) => Ok((Threadgroup::bytes(bytes).into(), None)),
+        Value::Unbound => Ok((Arg::unbound(), None)),
+        Value::Functions(names) => Ok((Arg::functions(names), None)),
         Value::Number { scalar, components, bytes } => {
             Ok((number(expected, scalar, components, bytes)?, None))
         }

@@ -9,18 +9,18 @@ mod file_report;
 
 use std::path::{Path, PathBuf};
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use clap::Args;
-use elinvar::{Dim3, MathMode, Signature, Source};
+use elinvar::{Dim3, Signature, Source};
 use elinvar_code::Declared;
 use elinvar_driver::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier};
 use serde_json::{Value, json};
 
 use crate::constant;
 use crate::failure::{Failure, Result};
+use crate::parallel::{in_parallel, processors};
 use crate::report::print_json;
-use crate::source::SourceOptions;
+use crate::selection::{KernelPattern, is_selected, unmatched};
+use crate::source::{Math, SourceOptions};
 use crate::stages::Times;
 use crate::target::Target;
 use crate::value::{parse_size, split_pair};
@@ -36,6 +36,8 @@ const MAX_BATCH: usize = 10;
 #[command(after_help = "Examples:\n  elinvar check examples/matmul.metal\n  \
     elinvar check -I include -D TILE=16 kernels/*.metal\n  \
     elinvar check examples/reduce.metal --kernel reduce --json\n  \
+    elinvar check gemm.metal --math safe --kernel 'gemm_*' --kernel 'affine_f?'\n  \
+    elinvar check --syntax-only kernels/*.metal\n  \
     elinvar check gemm.metal --constant use_bias=true --constant 3=0.5f32\n  \
     elinvar check --github kernels/*.metal\n  \
     elinvar check --times examples/matmul.metal\n  \
@@ -46,6 +48,9 @@ const MAX_BATCH: usize = 10;
     parameter; not built, because values of function constants are missing; or error.\n\n\
     Warnings include code that Metal rejects and Elinvar accepts, such as a pointer to another address\n\
     space. A kernel that requires the value of a function constant is built if the value is given.\n\n\
+    --syntax-only parses the files, checks all code and every explicit instantiation, and lists the kernels as\n\
+    declared, in the time of one run of clang. Errors that depend on a target, and facts about a kernel's code\n\
+    (barriers, atomics), are not determined.\n\n\
     Stages: cache (lookup), preprocess, header (the precompiled header, concurrent with preprocess), rewrite,\n\
     select (of overloaded kernel templates), check, spaces; then for each kernel precompile (of the source, for the\n\
     second kernel), entry, define, optimize, parse, passes, codegen, link, load.\n\n\
@@ -66,9 +71,15 @@ pub struct Check {
     /// The default is cpu, and cuda for --emit ptx.
     #[arg(long = "target", value_name = "cpu|cuda[:sm_NN]")]
     targets: Vec<Target>,
-    /// Check only this kernel
-    #[arg(long, value_name = "K")]
-    kernel: Option<String>,
+    /// Check only kernels of this name, or whose names match a pattern such as `gemm_*`; may be repeated
+    #[arg(long = "kernel", value_name = "K")]
+    kernels: Vec<KernelPattern>,
+    /// Only check the sources and list their kernels, without compiling each for a target
+    #[arg(long, conflicts_with_all = ["targets", "constants", "emit", "codegen"])]
+    syntax_only: bool,
+    /// Floating-point math mode
+    #[arg(long, value_enum, default_value = "fast")]
+    math: Math,
     /// Value of a function constant, such as `7u32` or `true`; may be repeated
     #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
     constants: Vec<(String, String)>,
@@ -99,10 +110,16 @@ pub struct Check {
 impl Check {
     pub fn run(self) -> Result<()> {
         let constants = constant::parse(&self.constants)?;
+        if self.targets.contains(&Target::Metal) {
+            let why = "Metal compiles kernels on Apple devices; use --syntax-only, or pack --target metal";
+            return Err(Failure::usage(format!("--target metal: {why}")));
+        }
         if let Some(emit) = self.emit {
             return self.emit(emit, &constants);
         }
-        let reports: Vec<FileReport> = self.files.iter().map(|file| self.check(file, &constants)).collect();
+        let mut reports: Vec<FileReport> =
+            self.files.iter().map(|file| self.check(file, &constants)).collect();
+        self.expect_kernels(&mut reports);
         expect_declared(&constants, &reports)?;
         if self.json {
             let files: Vec<Value> = reports.iter().map(|report| report.to_json(self.times)).collect();
@@ -120,23 +137,25 @@ impl Check {
         let mut all = Vec::new();
         for file in &self.files {
             let mut report = FileReport::new(file.display().to_string());
-            match self.options.load(file, MathMode::default()) {
+            match self.options.load(file, self.math.into()) {
                 Ok(source) => {
                     let what = (emit, target, self.group);
-                    emit::print(what, &source, self.kernel.as_deref(), constants, &mut report)?;
+                    emit::print(what, &source, &self.kernels, constants, &mut report)?;
                 }
                 Err(failure) => report.fail(failure),
             }
-            report.print_diagnostics();
             all.push(report);
         }
+        self.expect_kernels(&mut all);
+        all.iter().for_each(FileReport::print_diagnostics);
         expect_declared(constants, &all)?;
         expect_no_errors(&all)
     }
 
     fn check(&self, file: &Path, constants: &[Constant]) -> FileReport {
         let mut report = FileReport::new(file.display().to_string());
-        match self.options.load(file, MathMode::default()).map(Source::check_spaces) {
+        match self.options.load(file, self.math.into()).map(Source::check_spaces) {
+            Ok(source) if self.syntax_only => self.list(&source, &mut report),
             Ok(source) => {
                 let cpu = [Target::Cpu(None)];
                 for target in if self.targets.is_empty() { &cpu[..] } else { &self.targets } {
@@ -148,6 +167,39 @@ impl Check {
         report
     }
 
+    /// Enters the kernels of a source as they are declared.
+    fn list(&self, source: &Source, report: &mut FileReport) {
+        let (declared, times) = Times::of(None, || compiler::declarations(source));
+        report.took(None, times);
+        match declared {
+            Ok(declared) => {
+                report.declare(&declared);
+                let is_selected = |name: &str| is_selected(&self.kernels, name);
+                let kernels = declared.kernels.iter().filter(|kernel| is_selected(&kernel.name));
+                kernels.for_each(|kernel| report.list(kernel));
+                let unsupported = declared.unsupported.iter().filter(|kernel| is_selected(&kernel.name));
+                unsupported.for_each(|kernel| report.enter_unsupported(None, kernel));
+            }
+            Err(error) => report.fail(error.into()),
+        }
+    }
+
+    /// Reports patterns of `--kernel` that match no kernel of any file. If a file has errors, its kernels are unknown.
+    fn expect_kernels(&self, reports: &mut [FileReport]) {
+        if reports.iter().any(|report| !report.is_declared()) {
+            return;
+        }
+        let place = match reports.len() {
+            1 => "the source".to_owned(),
+            count => format!("the {count} files"),
+        };
+        let known: Vec<&str> = reports.iter().flat_map(FileReport::declared).collect();
+        let messages = unmatched(&self.kernels, &place, &known);
+        if let Some(first) = reports.first_mut() {
+            messages.into_iter().for_each(|message| first.fail(Failure::input(message)));
+        }
+    }
+
     /// How many kernels are compiled together: so many that starting clang counts little, and at least four batches for each processor, which
     /// take different times. Stages are timed by kernel.
     fn batch_size(&self, kernels: usize) -> usize {
@@ -156,61 +208,30 @@ impl Check {
 
     fn check_for(&self, target: Target, source: &Source, constants: &[Constant], report: &mut FileReport) {
         let (compiler, times) = Times::of(None, || Compiler::new(target, source));
-        report.took(target, times);
+        report.took(Some(target), times);
         let compiler = match compiler {
             Ok(compiler) => compiler,
             Err(error) => return report.fail(error.into()),
         };
-        let Declared { kernels, unsupported, constants: declared, warnings } = compiler.declared();
-        warnings.iter().for_each(|warning| report.note(warning));
-        report.constants = declared.clone();
+        let Declared { kernels, unsupported, .. } = compiler.declared();
+        report.declare(compiler.declared());
         let own = constants.iter().filter(|c| report.constants.iter().any(|known| is(known, c)));
         let options =
             PipelineOptions { constants: own.cloned().collect(), checked: false, tier: Tier::Optimized };
-        let wanted = |name: &str| self.kernel.as_deref().is_none_or(|kernel| kernel == name);
+        let wanted = |name: &str| is_selected(&self.kernels, name);
         let kernels: Vec<&Signature> = kernels.iter().filter(|kernel| wanted(&kernel.name)).collect();
         let build = |batch: &[&Signature]| {
             Times::of(Some(&batch[0].name), || compiler.build(batch, &options, self.codegen))
         };
         let batches: Vec<&[&Signature]> = kernels.chunks(self.batch_size(kernels.len())).collect();
         for (batch, (built, times)) in batches.iter().zip(in_parallel(&batches, build)) {
-            report.took(target, times);
+            report.took(Some(target), times);
             batch.iter().zip(built).for_each(|(kernel, built)| report.enter(target, kernel, built));
         }
         for kernel in unsupported.iter().filter(|kernel| wanted(&kernel.name)) {
-            report.enter_unsupported(target, kernel);
-        }
-        if let Some(name) = &self.kernel
-            && !report.has(name)
-            && let Err(error) = compiler.signature(name, &options)
-        {
-            report.fail(error.into());
+            report.enter_unsupported(Some(target), kernel);
         }
     }
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// The results for all items, in their order, computed by as many threads as there are processors.
-fn in_parallel<I: Copy + Sync, T: Send>(items: &[I], work: impl Fn(I) -> T + Sync) -> Vec<T> {
-    let next = AtomicUsize::new(0);
-    let threads = processors().min(items.len());
-    let run = || {
-        let mut done = Vec::new();
-        while let Some((index, item)) = items.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-            done.push((index, work(*item)));
-        }
-        done
-    };
-    let mut all: Vec<(usize, T)> = std::thread::scope(|scope| {
-        let started: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        let joined = started.into_iter().map(|thread| thread.join());
-        joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    });
-    all.sort_by_key(|(index, _)| *index);
-    all.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Whether a value is for this constant.

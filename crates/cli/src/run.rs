@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use elinvar::{
     Bundle, CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel,
-    KernelOptions, Library, Signature, Stream,
+    KernelOptions, Library, MathMode, Signature, Stream,
 };
+use elinvar_driver::similar_names;
 use serde::Serialize;
 
 use crate::binding::{Bound, Given};
@@ -30,6 +31,9 @@ VALUE is one of
                          in [0, 1), integers in the whole range of the type).
   3.14f32  64u32  true   scalar with its type; 1,2,3u32 for a vector
   threadgroup:1024       threadgroup memory, in bytes
+  functions:f,g          functions of a visible_function_table
+  unbound                no memory; a reference is to zeros. A pointer that is not given is unbound, too. The kernel runs
+                         checked: accesses by the null pointer are errors
 NAME is the parameter's name or its index in the kernel's parameter list, from 0.
 NumPy has no bfloat16 type, so bfloat arrays are read from and written to uint16 files. For a
 struct, any array with enough bytes is passed without conversion.
@@ -76,9 +80,9 @@ pub struct Run {
     constants: Vec<(String, String)>,
     #[command(flatten)]
     options: SourceOptions,
-    /// Floating-point math mode
-    #[arg(long, value_enum, default_value = "fast")]
-    math: Math,
+    /// Floating-point math mode: fast, or for a bundle that in which the kernel was packed
+    #[arg(long, value_enum)]
+    math: Option<Math>,
     /// When the kernel is optimized: `adaptive` starts kernels that are costly to optimize unoptimized
     #[arg(long, value_enum, default_value = "adaptive")]
     tier: TierName,
@@ -86,6 +90,9 @@ pub struct Run {
     /// thread and line
     #[arg(long)]
     checked: bool,
+    /// Memory after each array, for kernels that access elements past the end
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    padding: u64,
     /// Run the kernel in a separate process, so that a crash is reported as an error; on the CPU unless --device is given
     #[arg(long)]
     isolated: bool,
@@ -115,7 +122,9 @@ impl Run {
     /// The file's kernels, compiled; of a bundle those of the source that has the wanted one.
     fn library(&self, device: &Device) -> Result<Library> {
         if !Bundle::is_at(&self.file) {
-            let source = self.options.load_any(&self.file, self.math.into())?;
+            let source = self
+                .options
+                .load_any(&self.file, self.math.map_or_else(MathMode::default, MathMode::from))?;
             return Ok(device.compile(&source)?);
         }
         // SAFETY: the file is named on the command line, whose help says what that means.
@@ -123,16 +132,20 @@ impl Run {
         let bundle = unsafe { Bundle::open(&self.file) }?;
         let mut known = Vec::new();
         for name in bundle.sources() {
-            let library = device.compile(bundle.source(name)?)?;
+            let source = match self.math {
+                Some(math) => bundle.source_with(name, math.into()),
+                None => bundle.source(name),
+            };
+            let library = device.compile(&source?)?;
             if library.kernels().iter().any(|kernel| kernel.name == self.kernel) {
                 return Ok(library);
             }
-            known.extend(library.kernels().iter().map(|kernel| format!("`{}`", kernel.name)));
+            known.extend(library.kernels().iter().map(|kernel| kernel.name.clone()));
         }
         let (file, kernel) = (self.file.display(), &self.kernel);
         Err(Failure::input(format!(
-            "{file}: no kernel `{kernel}` in the bundle; it has {}",
-            known.join(", ")
+            "{file}: no kernel `{kernel}` in the bundle; {}",
+            similar_names("kernels", kernel, known.iter().map(String::as_str))
         )))
     }
 
@@ -141,15 +154,31 @@ impl Run {
         let constants = self.constants()?;
         let device =
             if self.isolated { Selection::isolated(self.device)? } else { Selection::device(self.device)? };
+        device.pool().set_padding(self.padding);
+        // A device whose kernels cannot log rejects those that do.
+        let _log = device.on_log(|line| eprintln!("{line}")).ok();
         let library = self.library(&device)?;
         for warning in library.warnings() {
             eprintln!("{warning}");
         }
         let options = KernelOptions::new().constants(&constants).tier(self.tier.into());
-        let kernel = Runnable::of(&library, &self.kernel, options, self.checked)?;
+        let mut kernel = Runnable::of(&library, &self.kernel, options.clone(), self.checked)?;
         let bound = Bound::new(&device, kernel.signature(), given)?;
+        if !self.checked && !bound.unbound.is_empty() {
+            let unbound = bound.unbound.join(", ");
+            eprintln!(
+                "warning: kernel `{}` runs checked, because arguments are unbound: {unbound}",
+                self.kernel
+            );
+            kernel = Runnable::of(&library, &self.kernel, options, true)?;
+        }
         let outputs = self.outputs(&kernel, &bound)?;
-        let times = self.dispatch(&device, &kernel, &bound)?;
+        let times = self.dispatch(&device, &kernel, &bound);
+        let lost = device.lost_log_lines();
+        if lost > 0 {
+            eprintln!("{lost} log lines were lost");
+        }
+        let times = times?;
         let mut summaries = Vec::new();
         for (position, name, file) in &outputs {
             let array = bound.content(*position)?;

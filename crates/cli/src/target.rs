@@ -5,12 +5,14 @@ use std::str::FromStr;
 
 use crate::failure::Result;
 
-/// `cpu[:LEVEL]`, or `cuda[:sm_NN]`.
+/// `cpu[:LEVEL]`, `cuda[:sm_NN]` or `metal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// This machine's processor, or a level of its architecture.
     Cpu(Option<&'static str>),
     Cuda(elinvar_ptx::Target),
+    /// Apple's GPUs, for packing only: Metal compiles on the device, or has compiled on a Mac.
+    Metal,
 }
 
 impl FromStr for Target {
@@ -26,11 +28,12 @@ impl FromStr for Target {
                     format!("this machine does not have level `{level}`; it has `{}`", levels.join("`, `"))
                 })
             }
+            None if text == "metal" => Ok(Self::Metal),
             None if text == "cuda" => Ok(Self::Cuda(elinvar_ptx::Target::default())),
             Some(("cuda", name)) => {
                 name.parse().map(Self::Cuda).map_err(|error: elinvar::Error| error.to_string())
             }
-            _ => Err(format!("unknown target `{text}`: expected cpu, cpu:LEVEL, cuda or cuda:sm_NN")),
+            _ => Err(format!("unknown target `{text}`: expected cpu, cpu:LEVEL, cuda, cuda:sm_NN or metal")),
         }
     }
 }
@@ -41,6 +44,7 @@ impl fmt::Display for Target {
             Self::Cpu(None) => f.write_str("cpu"),
             Self::Cpu(Some(level)) => write!(f, "cpu:{level}"),
             Self::Cuda(target) => write!(f, "cuda:{target}"),
+            Self::Metal => f.write_str("metal"),
         }
     }
 }
@@ -56,10 +60,11 @@ mod tests {
             ("cuda", "cuda:sm_90"),
             ("cuda:sm_80", "cuda:sm_80"),
             ("cuda:sm_90", "cuda:sm_90"),
+            ("metal", "metal"),
         ] {
             assert_eq!(text.parse::<Target>().map(|target| target.to_string()).as_deref(), Ok(printed));
         }
-        for wrong in ["gpu", "cuda:", "cuda:sm_70", "cuda:90", "cpu:z80", ""] {
+        for wrong in ["gpu", "cuda:", "cuda:sm_70", "cuda:90", "cpu:z80", "metal:3", ""] {
             assert!(wrong.parse::<Target>().is_err(), "{wrong}");
         }
     }

@@ -1,7 +1,7 @@
 //! The grammar of `--arg`'s VALUE and of sizes such as `--grid`'s.
 //!
 //! ```text
-//! VALUE      = @FILE.npy | TYPE:COUNT:FILL | NUMBER[,NUMBER…]TYPE | true | false | threadgroup:BYTES
+//! VALUE      = @FILE.npy | TYPE:COUNT:FILL | NUMBER[,NUMBER…]TYPE | true | false | threadgroup:BYTES | unbound | functions:NAME[,NAME…]
 //! COUNT      = N | NxN | NxNxN
 //! FILL       = zeros | ones | ramp | random[:SEED] | NUMBER
 //! ```
@@ -26,6 +26,10 @@ pub enum Value {
     Number { scalar: Scalar, components: usize, bytes: Vec<u8> },
     /// Bytes of threadgroup memory.
     Threadgroup(usize),
+    /// No memory.
+    Unbound,
+    /// Functions of a table.
+    Functions(Vec<String>),
 }
 
 impl Value {
@@ -43,6 +47,12 @@ impl Value {
             return bytes.map(Self::Threadgroup).map_err(|_| {
                 Failure::usage("`threadgroup:` takes a number of bytes, as in `threadgroup:1024`")
             });
+        }
+        if let Some(names) = text.strip_prefix("functions:") {
+            return Ok(Self::Functions(names.split(',').map(str::to_owned).collect()));
+        }
+        if text == "unbound" {
+            return Ok(Self::Unbound);
         }
         match text.split_once(':') {
             Some((name, rest)) => filled(name, rest),

@@ -80,11 +80,11 @@ fn kernels_are_listed_with_their_states_in_the_order_of_the_source() {
 #[test]
 fn a_kernel_that_code_generation_does_not_support_fails_the_check() {
     let folder = Folder::new();
-    let text = "[[clang::noinline]] uint one(uint x) { return x + 1; }\n\
-                [[clang::noinline]] uint two(uint x) { return x * 3; }\n\
+    let text = "[[clang::noinline]] uint one(uint x, ...) { return x + 1; }\n\
+                [[clang::noinline]] uint two(uint x, ...) { return x * 3; }\n\
                 kernel void either(device uint* o, uint i [[thread_position_in_grid]]) {\n  \
-                uint (*f)(uint) = one;\n  \
-                for (uint k = 0; k < o[0]; ++k) { o[i] = f(k); f = o[i] & 1 ? one : two; }\n}\n";
+                uint (*f)(uint, ...) = one;\n  \
+                for (uint k = 0; k < o[0]; ++k) { o[i] = f(k, 1); f = o[i] & 1 ? one : two; }\n}\n";
     let file = folder.write("either.metal", format!("{HEAD}{text}"));
     let why = "a call through a function pointer (kernel `either`)";
     let ended = elinvar(&["check", &file, "--target", "cuda", "--target", "cpu"]);
@@ -117,4 +117,100 @@ fn a_barrier_that_not_all_threads_may_reach_is_a_warning() {
     let ended = elinvar(&["check", &folder.write("all.metal", kernel("g < 17"))]);
     ended.expect(0, &[]);
     assert!(!ended.stderr.contains("warning"), "{}", ended.stderr);
+}
+
+/// Names of the listed kernels.
+fn names(json: &Value) -> Vec<&str> {
+    states(json).into_iter().map(|(name, ..)| name).collect()
+}
+
+#[test]
+fn kernels_are_selected_by_name_and_by_pattern() {
+    let folder = Folder::new();
+    let kernel = |name: &str| format!("kernel void {name}(device uint* o) {{ o[0] = 1; }}\n");
+    let names_of = ["affine_f4", "affine_f8", "affine_f16", "gemm_nn", "gemm_nt", "softmax"];
+    let text: String = names_of.iter().map(|name| kernel(name)).collect();
+    let file = folder.write("many.metal", format!("{HEAD}{text}"));
+    let listed = |patterns: &[&str]| {
+        let patterns: Vec<&str> = patterns.iter().flat_map(|pattern| ["--kernel", pattern]).collect();
+        let ended = elinvar(&[&["check", &file, "--json"], &patterns[..]].concat());
+        ended.expect(0, &[]);
+        names(&ended.json()).join(" ")
+    };
+    assert_eq!(listed(&["affine_f?"]), "affine_f4 affine_f8");
+    assert_eq!(listed(&["softmax", "gemm_*"]), "gemm_nn gemm_nt softmax");
+    assert_eq!(listed(&["*[!0-9]"]), "gemm_nn gemm_nt softmax");
+    let ended = elinvar(&["check", "--emit", "ir", &file, "--kernel", "gemm_*", "--kernel", "affine_f4"]);
+    ended.expect(0, &[]);
+    assert_eq!(ended.stdout.matches("; kernel ").count(), 3, "{}", ended.stdout);
+
+    // Short, with what may have been meant, and for several files once.
+    let other = folder.write("other.metal", format!("{HEAD}{}", kernel("other")));
+    let ended = elinvar(&["check", &file, "--kernel", "gemn_nt", "--kernel", "softmax"]);
+    ended.expect(1, &["error: no kernel `gemn_nt` in the source; of its 6 kernels, the most similar are `gemm_nt`, `gemm_nn`,"]);
+    assert!(ended.stdout.contains("kernel softmax"), "{}", ended.stdout);
+    let ended = elinvar(&["check", &file, &other, "--kernel", "x*", "--kernel", "other"]);
+    ended.expect(1, &["error: no kernel in the 2 files matches `x*`; of its 7 kernels"]);
+    assert_eq!(ended.stderr.matches("matches `x*`").count(), 1, "{}", ended.stderr);
+    elinvar(&["check", &file, "--kernel", "k["]).expect(2, &["invalid pattern `k[`"]);
+}
+
+#[test]
+fn a_check_of_the_syntax_lists_declarations_and_compiles_no_kernel() {
+    let folder = Folder::new();
+    // Code generation does not support the call through a pointer.
+    let text = "constant uint N [[function_constant(3)]];\n\
+        uint one(uint x) { return x; }\nuint two(uint x) { return 2 * x; }\n\
+        kernel void pointer(device uint* o [[buffer(2)]], uint i [[thread_position_in_grid]]) {\n\
+        uint (*g)(uint) = one;\nfor (uint k = 0; k < o[0]; ++k) { o[i] = g(k); g = o[i] & 1 ? one : two; }\n}\n\
+        kernel void needs(device uint* o, constant float& x) { o[0] = N * x; }\n\
+        template <typename T> kernel void t(device T* o) { o[0] = 1; }\n\
+        template [[host_name(\"t_half\")]] kernel void t<half>(device half*);\n";
+    let file = folder.write("a.metal", format!("{HEAD}{text}"));
+    let ended = elinvar(&["check", &file, "--syntax-only"]);
+    ended.expect(0, &[]);
+    for line in [
+        &format!("kernel pointer  ({file}:6, 1-D)\n   0  device uint* o"),
+        "constant float& x",
+        "kernel t_half",
+        "\nfunction constant uint N  function_constant(3)\n",
+        &format!("{file}: 3 kernels, no errors\n"),
+    ] {
+        assert!(ended.stdout.contains(line), "{line}: {}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains("cpu:") && !ended.stdout.contains("barriers"), "{}", ended.stdout);
+    let json = elinvar(&["check", &file, "--syntax-only", "--json", "--kernel", "t_*"]).json();
+    assert_eq!(states(&json), [("t_half", 11, &json!({}))]);
+    let constants = json!([{ "name": "N", "index": 3, "type": "uint" }]);
+    assert_eq!(json["files"][0]["constants"], constants);
+    assert_eq!(json["files"][0]["kernels"][0]["args"][0]["type"], "half");
+    // With errors and unsupported kernels.
+    let file = folder.write("b.metal", format!("{HEAD}{TEXTURE}{LAST}"));
+    let ended = elinvar(&["check", &file, "--syntax-only"]);
+    ended.expect(1, &[&format!("{file}:4:21: error: {WHY}")]);
+    let rows = format!("kernel sharpen  ({file}:4)\n      unsupported: {WHY}\n\nkernel last");
+    assert!(ended.stdout.contains(&rows), "{}", ended.stdout);
+    let file = folder.write("c.metal", format!("{HEAD}kernel void k(device int* o) {{ o[0] = x; }}\n"));
+    elinvar(&["check", &file, "--syntax-only"])
+        .expect(1, &["c.metal:3:39: error: use of undeclared identifier 'x'"]);
+    for flag in [&["--target", "cpu"][..], &["--codegen"], &["--emit", "ir"], &["--constant", "N=1u32"]] {
+        elinvar(&[&["check", &file, "--syntax-only"], flag].concat()).expect(2, &["cannot be used with"]);
+    }
+}
+
+#[test]
+fn the_math_mode_is_that_of_the_check() {
+    let folder = Folder::new();
+    let text = "#if __FAST_MATH__\nkernel void fast_only(device float* o) { o[0] = 1; }\n#endif\n\
+        kernel void sum(device float* o) { o[0] = o[1] + o[2] + o[3]; }\n";
+    let file = folder.write("math.metal", format!("{HEAD}{text}"));
+    for (math, listed, reassociated) in
+        [("safe", &["sum"][..], false), ("relaxed", &["sum"], true), ("fast", &["fast_only", "sum"], true)]
+    {
+        let json = elinvar(&["check", &file, "--math", math, "--json"]).json();
+        assert_eq!(names(&json), listed);
+        let ir = elinvar(&["check", &file, "--math", math, "--emit", "ir", "--kernel", "sum"]).stdout;
+        assert_eq!(ir.contains("fadd reassoc"), reassociated, "{math}: {ir}");
+    }
+    elinvar(&["check", &file, "--math", "quick"]).expect(2, &["[possible values: safe, relaxed, fast]"]);
 }

@@ -68,6 +68,62 @@ fn an_isolated_run_computes_and_a_crash_is_reported() {
 }
 
 #[test]
+fn buffers_that_are_not_given_are_unbound() {
+    let folder = Folder::new();
+    let text = "kernel void layer(device const float* bias, device float* y, constant bool& has_bias, uint i [[thread_position_in_grid]]) {
+  y[i] = 2;
+  if (has_bias) y[i] += bias[i];
+}";
+    let file = folder.write("layer.metal", text);
+    let words =
+        ["run", &file, "--kernel", "layer", "--grid", "8", "--arg", "y=f32:8:zeros", "--out", "y", "--json"];
+    let ended = elinvar(&[&words[..], &["--arg", "has_bias=false"]].concat());
+    ended.expect(0, &["runs checked, because arguments are unbound: `bias`"]);
+    assert_eq!(ended.json()["outputs"][0]["min"], 2.0);
+    elinvar(&[&words[..], &["--arg", "has_bias=true"]].concat())
+        .expect(1, &["layer.metal:3", "read of element 0 of argument 0 `bias` (float, unbound or empty)"]);
+    let ended = elinvar(&[&words[..], &["--arg", "has_bias=unbound"]].concat());
+    ended.expect(0, &["arguments are unbound: `bias`, `has_bias`"]);
+    elinvar(&[&words[..]].concat()).expect(1, &["argument `has_bias` is missing"]);
+}
+
+/// The memory behind an array cannot be accessed, unless it is padded.
+#[test]
+#[cfg(target_os = "linux")]
+fn accesses_past_the_end_are_reported_or_padded() {
+    let folder = Folder::new();
+    let text = "kernel void shift(device const float* x, device float* y, constant uint& by, uint i [[thread_position_in_grid]]) {
+  y[i] = x[i + by];
+}";
+    let file = folder.write("shift.metal", text);
+    let words = [
+        "run",
+        &file,
+        "--kernel",
+        "shift",
+        "--grid",
+        "8",
+        "--arg",
+        "x=f32:1024:ones",
+        "--arg",
+        "y=f32:8:ones",
+    ];
+    let past = elinvar(&[&words[..], &["--arg", "by=1124u32"]].concat());
+    assert!(past.stderr.contains("kernel `shift` has crashed"), "{}", past.stderr);
+    assert!(past.stderr.contains("SIGSEGV at address"), "{}", past.stderr);
+    assert!(
+        past.stderr.contains("400 bytes after the end of argument 0 `x` (4096 bytes)"),
+        "{}",
+        past.stderr
+    );
+    let padded = elinvar(
+        &[&words[..], &["--arg", "by=1124u32", "--padding", "65536", "--out", "y", "--json"]].concat(),
+    );
+    padded.expect(0, &[]);
+    assert_eq!(padded.json()["outputs"][0]["max"], 0.0);
+}
+
+#[test]
 fn devices_are_listed() {
     let text = elinvar(&["devices"]);
     text.expect(0, &[]);

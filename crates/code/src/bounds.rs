@@ -57,7 +57,11 @@ fn is_within(site: &Site, record: &FaultRecord) -> bool {
 fn element(index: usize, arg: &Arg, record: &FaultRecord) -> String {
     let size = i64::try_from(arg.element_size.max(1)).unwrap_or(i64::MAX);
     let (at, count) = (record.offset.div_euclid(size), record.size / size.unsigned_abs());
-    format!("element {at} of argument {index} `{}` ({}, {count} elements)", arg.name, arg.element)
+    let elements = match record.size {
+        0 => "unbound or empty".into(),
+        _ => format!("{count} elements"),
+    };
+    format!("element {at} of argument {index} `{}` ({}, {elements})", arg.name, arg.element)
 }
 
 fn bytes(what: &str, record: &FaultRecord) -> String {

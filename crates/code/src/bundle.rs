@@ -13,24 +13,30 @@ use std::io::Read as _;
 use std::path::Path;
 
 use elinvar_cache::{Key, decode, encode};
-use elinvar_driver::{Diagnostic, Error, PipelineOptions, Result, Source, Tier};
+use elinvar_driver::{
+    Constant, ConstantKey, Diagnostic, Error, FunctionConstant, MathMode, PipelineOptions, Result, Source,
+    Tier, similar_names,
+};
 use elinvar_msl::Declared;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 const MAGIC: &[u8; 16] = b"elinvar bundle\r\n";
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// Bytes of the header: magic, version, length, hash.
 const HEAD: usize = 16 + 4 + 8 + 32;
 
 /// Kernels compiled ahead of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bundle {
-    /// Keys by name.
-    sources: BTreeMap<String, [u8; 32]>,
+    /// Keys by name and math mode, as its number in [`MODES`].
+    sources: BTreeMap<(String, u8), [u8; 32]>,
     records: BTreeMap<[u8; 32], ByteBuf>,
 }
+
+/// The math modes by number in a bundle.
+const MODES: [MathMode; 3] = [MathMode::Fast, MathMode::Relaxed, MathMode::Safe];
 
 /// The content of a record.
 #[derive(Serialize, Deserialize)]
@@ -103,9 +109,10 @@ impl Bundle {
         bytes
     }
 
-    /// Names and keys of the sources, sorted by name.
-    pub fn sources(&self) -> impl Iterator<Item = (&str, [u8; 32])> {
-        self.sources.iter().map(|(name, key)| (name.as_str(), *key))
+    /// Names, math modes and keys of the sources, sorted by name; of one name, the default math mode is first.
+    pub fn sources(&self) -> impl Iterator<Item = (&str, MathMode, [u8; 32])> {
+        let mode = |number: u8| MODES.get(usize::from(number)).copied().unwrap_or_default();
+        self.sources.iter().map(move |((name, number), key)| (name.as_str(), mode(*number), *key))
     }
 
     /// Insert all sources and records of another bundle; its records replace those with the same key.
@@ -149,7 +156,8 @@ impl Bundle {
     /// Insert what a source declares, or the error it was rejected with. Unsupported kernels are not recorded.
     pub fn insert_source(&mut self, source: &Source, outcome: &Result<Declared>) {
         if let Some(file) = source.files.first() {
-            self.sources.insert(file.name.clone(), source.identity());
+            let number = MODES.iter().position(|mode| *mode == source.math).unwrap_or_default();
+            self.sources.insert((file.name.clone(), number as u8), source.identity());
         }
         let declared = |declared: &Declared| Declared { unsupported: Vec::new(), ..declared.clone() };
         self.insert(&source_key(source), &outcome.as_ref().map(declared).map_err(Clone::clone));
@@ -161,11 +169,44 @@ impl Bundle {
     }
 }
 
+/// Checks that a packed source declares a kernel.
+///
+/// # Errors
+/// `InvalidArgument` with the names of similar kernels.
+pub fn expect_kernel(declared: &Declared, name: &str) -> Result<()> {
+    if declared.kernels.iter().any(|kernel| kernel.name == name) {
+        return Ok(());
+    }
+    let known = declared.kernels.iter().map(|kernel| kernel.name.as_str());
+    Err(Error::invalid(format!(
+        "no kernel `{name}` in the packed source; {}",
+        similar_names("kernels", name, known)
+    )))
+}
+
 fn source_key(source: &Source) -> Key {
     Key::from(source.identity())
 }
 
-/// The key of a kernel's code; `kind` names the target and the form. It is the same for all tiers: a bundle has optimized code.
+/// Options as they are part of keys: function constants by index, in ascending order.
+pub fn canonical(declared: &[FunctionConstant], options: &PipelineOptions) -> PipelineOptions {
+    let by_index = |given: &Constant| {
+        let known = declared
+            .iter()
+            .find(|known| matches!(&given.key, ConstantKey::Name(name) if *name == known.name));
+        let key = known.map_or_else(|| given.key.clone(), |known| ConstantKey::Index(known.index));
+        Constant { key, ..given.clone() }
+    };
+    let mut constants: Vec<Constant> = options.constants.iter().map(by_index).collect();
+    constants.sort_by_key(|constant| match constant.key {
+        ConstantKey::Index(index) => (0, index),
+        ConstantKey::Name(_) => (1, 0),
+    });
+    PipelineOptions { constants, ..options.clone() }
+}
+
+/// The key of a kernel's code; `kind` names the target and the form, and the options are [`canonical`]. It is the same for all tiers: a
+/// bundle has optimized code.
 pub fn kernel_key(kind: &str, source: &Source, kernel: &str, options: &PipelineOptions) -> Key {
     let options = PipelineOptions { tier: Tier::default(), ..options.clone() };
     Key::of(&encode(&(kind, source.identity(), kernel, options)))
@@ -173,7 +214,7 @@ pub fn kernel_key(kind: &str, source: &Source, kernel: &str, options: &PipelineO
 
 #[cfg(test)]
 mod tests {
-    use elinvar_driver::{Constant, ConstantKey, MathMode, Scalar};
+    use elinvar_driver::Scalar;
 
     use super::*;
 
@@ -219,8 +260,52 @@ mod tests {
             Bundle::from_bytes(&newer)
                 .unwrap_err()
                 .to_string()
-                .contains("unsupported bundle version 9 (this build reads 5)")
+                .contains("unsupported bundle version 9 (this build reads 6)")
         );
+    }
+
+    #[test]
+    fn a_source_is_listed_once_for_each_math_mode() {
+        let mut bundle = Bundle::default();
+        for (name, math) in
+            [("b", MathMode::Safe), ("a", MathMode::Safe), ("a", MathMode::Fast), ("a", MathMode::Fast)]
+        {
+            bundle.insert_source(&Source::named(name, "x").math(math), &Ok(Declared::default()));
+        }
+        let read = Bundle::from_bytes(&bundle.to_bytes()).unwrap();
+        let listed: Vec<(&str, MathMode)> = read.sources().map(|(name, math, _)| (name, math)).collect();
+        assert_eq!(listed, [("a", MathMode::Fast), ("a", MathMode::Safe), ("b", MathMode::Safe)]);
+    }
+
+    #[test]
+    fn the_order_and_the_names_of_constants_do_not_matter() {
+        let known = |name: &str, index| FunctionConstant {
+            name: name.into(),
+            index,
+            ty: elinvar_driver::ElementType::Scalar(Scalar::U8),
+        };
+        let declared = [known("n", 7), known("m", 2)];
+        let key = |constants: &[(ConstantKey, u8)]| {
+            let constant = |(key, byte): &(ConstantKey, u8)| Constant {
+                key: key.clone(),
+                scalar: Scalar::U8,
+                bytes: vec![*byte],
+            };
+            let constants = constants.iter().map(constant).collect();
+            let options = PipelineOptions { constants, ..PipelineOptions::default() };
+            kernel_key("ptx", &Source::msl("a"), "k", &canonical(&declared, &options))
+        };
+        let expected = key(&[(2.into(), 1), (7.into(), 3)]);
+        for same in [
+            [("n".into(), 3), ("m".into(), 1)],
+            [(7.into(), 3), ("m".into(), 1)],
+            [("m".into(), 1), (7.into(), 3)],
+        ] {
+            assert_eq!(key(&same), expected);
+        }
+        for other in [[("n".into(), 1), ("m".into(), 3)], [("n".into(), 3), ("unknown".into(), 1)]] {
+            assert_ne!(key(&other), expected);
+        }
     }
 
     #[test]

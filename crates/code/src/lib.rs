@@ -8,11 +8,12 @@
 mod bounds;
 mod bundle;
 mod group;
+mod logs;
 mod origin;
 mod program;
 
 pub use bounds::Bounds;
-pub use bundle::{Bundle, kernel_key};
+pub use bundle::{Bundle, canonical, expect_kernel, kernel_key};
 pub use elinvar_msl::Declared;
 pub use group::{MAX_THREADS_PER_THREADGROUP, check_group, max_threads};
 pub use origin::{Origin, given, is_invariant, least_bytes};

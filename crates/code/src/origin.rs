@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use elinvar_driver::{
-    Access, Arg, ArgKind, CodeFacts, Diagnostic, Error, Result, Severity, Signature, Source,
+    Access, Arg, ArgKind, CodeFacts, Diagnostic, Error, LogSite, Result, Severity, Signature, Source,
 };
 use elinvar_ir::{Location, Module};
 use elinvar_msl::stage;
 use elinvar_spmd::bounds::Given;
+
+use crate::logs;
 
 /// Alignment of dynamic threadgroup memory in bytes, on all devices.
 const THREADGROUP_ALIGN: u64 = 16;
@@ -78,6 +80,36 @@ impl Origin {
         })
     }
 
+    /// The log calls of the code.
+    ///
+    /// # Errors
+    /// `Compile` with the location for a format that is not a literal, or does not fit its arguments.
+    pub fn logs(&self, module: &Module) -> Result<Vec<LogSite>> {
+        let calls = elinvar_spmd::log_calls(module).map_err(|error| match error {
+            elinvar_spmd::Error::Unsupported { what, location } => {
+                Error::Compile(vec![self.diagnostic(location.as_ref(), what)])
+            }
+            error => self.error(error),
+        })?;
+        if calls.len() > usize::from(u16::MAX) {
+            let name = &self.signature.name;
+            return Err(Error::unsupported(format!("kernel `{name}` with {} log calls", calls.len())));
+        }
+        let mut errors = Vec::new();
+        let mut sites = Vec::new();
+        for call in calls {
+            let site = logs::site(&call);
+            if let Err(what) = site.check() {
+                let mut diagnostic = self.diagnostic(call.location.as_ref(), format!("log call: {what}"));
+                let line = diagnostic.source_line.as_deref();
+                diagnostic.column = line.map_or(0, |line| logs::column(line, &site.format));
+                errors.push(diagnostic);
+            }
+            sites.push(site);
+        }
+        if errors.is_empty() { Ok(sites) } else { Err(Error::Compile(errors)) }
+    }
+
     /// Converts an error of the passes to the contract's.
     pub fn error(&self, error: elinvar_spmd::Error) -> Error {
         let Signature { name, file, line, .. } = &self.signature;
@@ -128,6 +160,7 @@ mod tests {
             line: 1,
             max_threads_per_threadgroup: None,
             code: None,
+            logs: Vec::new(),
         }
     }
 

@@ -138,7 +138,8 @@ impl Program {
         let origin = Origin { signature, source: self.source.clone() };
         let module = origin.parse(&ir)?;
         let code = origin.facts(&module)?;
-        Ok((origin.signature.with_code(code), Arc::new(module)))
+        let logs = origin.logs(&module)?;
+        Ok((Signature { logs, ..origin.signature.with_code(code) }, Arc::new(module)))
     }
 
     fn assemble(&self, signature: Signature, constants: &[Constant], module: Option<Arc<Module>>) -> Thread {

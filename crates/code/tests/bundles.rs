@@ -48,7 +48,7 @@ fn sources_are_listed_by_name_with_their_keys() {
     let mut bundle = saying("b.metal", "this");
     bundle.insert_source(&Source::named("a.metal", ""), &Ok(Declared::default()));
     let key = |name: &str, text: &str| Source::named(name, text).identity();
-    let listed: Vec<(&str, [u8; 32])> = bundle.sources().collect();
+    let listed: Vec<(&str, [u8; 32])> = bundle.sources().map(|(name, _, key)| (name, key)).collect();
     assert_eq!(listed, [("a.metal", key("a.metal", "")), ("b.metal", key("b.metal", "text"))]);
     assert_eq!(Bundle::default().sources().count(), 0);
 }
@@ -99,6 +99,7 @@ fn a_kernel_s_code_is_read_or_the_kernel_is_named() {
         line: 1,
         max_threads_per_threadgroup: None,
         code: None,
+        logs: Vec::new(),
     };
     let origin = Origin { signature, source: Arc::new(Source::msl("")) };
     let module = origin.parse("define void @f() {\n  ret void\n}\n").unwrap();

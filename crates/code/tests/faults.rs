@@ -28,6 +28,7 @@ fn signature(args: Vec<Arg>) -> Signature {
         line: 1,
         max_threads_per_threadgroup: None,
         code: None,
+        logs: Vec::new(),
     }
 }
 

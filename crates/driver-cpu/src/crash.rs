@@ -1,4 +1,5 @@
-//! Crash reports: when a kernel crashes the process, prints the kernel's name, the signal, and how to find the cause.
+//! Crash reports: when a kernel crashes the process, prints the kernel's name, the signal, the argument nearest to the address, and how to
+//! find the cause.
 //!
 //! A handler for SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGTRAP is installed with the first CPU device of the process. On a thread that runs a
 //! kernel, it writes one message to standard error. Then, and on all other threads immediately, it forwards the signal to the previous
@@ -8,6 +9,8 @@
 //! and `pthread_self`. It finds the kernel by the thread's number in a table, because a thread-local variable may be allocated on first
 //! use. Each worker has an alternate signal stack, so that stack overflows can be reported.
 
+mod nearest;
+
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -16,8 +19,10 @@ use std::ptr::{null, null_mut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
-use elinvar_driver::PerProcess;
+use elinvar_driver::{Arg, PerProcess, Signature};
 use libc::{sigaction, siginfo_t};
+
+use nearest::{Relation, nearest};
 
 /// Disables the handler if it is `off`.
 const SWITCH: &str = "ELINVAR_CRASH_HANDLER";
@@ -40,10 +45,13 @@ const NEAR_THE_END: usize = 64 << 10;
 /// Description of a kernel in a crash report, built when the kernel is built.
 pub(crate) struct Description {
     text: Box<[u8]>,
+    /// Index and name of each argument.
+    arguments: Vec<String>,
 }
 
 impl Description {
-    pub(crate) fn new(name: &str, checked: bool) -> Self {
+    pub(crate) fn new(signature: &Signature, checked: bool) -> Self {
+        let name = &signature.name;
         let advice = match checked {
             true => "This is a checked kernel, so the crash is a bug in Elinvar: please report it.",
             false => {
@@ -53,8 +61,18 @@ impl Description {
         };
         let text =
             format!("elinvar: kernel `{}` has crashed this process\n  {advice}\n", name.escape_debug());
-        Self { text: text.into_bytes().into() }
+        let argument =
+            |(index, arg): (usize, &Arg)| format!("argument {index} `{}`", arg.name.escape_debug());
+        let arguments = signature.args.iter().enumerate().map(argument).collect();
+        Self { text: text.into_bytes().into(), arguments }
     }
+}
+
+/// A running kernel: its description, and addresses and sizes in bytes of its arguments.
+pub(crate) struct Run<'r> {
+    pub(crate) description: &'r Description,
+    pub(crate) args: &'r [*const c_void],
+    pub(crate) sizes: &'r [u64],
 }
 
 /// Entry of a thread in the table.
@@ -64,7 +82,7 @@ struct Entry {
     /// The lowest address of its stack.
     stack_end: AtomicUsize,
     /// The kernel that it runs.
-    running: AtomicPtr<Description>,
+    running: AtomicPtr<Run<'static>>,
 }
 
 static TABLE: [Entry; THREADS] = [const {
@@ -121,20 +139,20 @@ impl Drop for Thread {
 }
 
 /// Marks this thread as running a kernel, until the returned guard is dropped.
-pub(crate) fn running(description: &Description) -> Running<'_> {
+pub(crate) fn running<'r>(run: &'r Run<'r>) -> Running<'r> {
     let entry = OWN.get();
     if let Some(entry) = entry {
-        entry.running.store(std::ptr::from_ref(description).cast_mut(), Ordering::Relaxed);
+        entry.running.store(std::ptr::from_ref(run).cast_mut().cast(), Ordering::Relaxed);
         // The handler runs on this same thread, so only the compiler could move the kernel's accesses before the store.
         compiler_fence(Ordering::SeqCst);
     }
-    Running { entry, description: PhantomData }
+    Running { entry, run: PhantomData }
 }
 
 /// Guard: its thread runs a kernel.
-pub(crate) struct Running<'d> {
+pub(crate) struct Running<'r> {
     entry: Option<&'static Entry>,
-    description: PhantomData<&'d Description>,
+    run: PhantomData<&'r Run<'r>>,
 }
 
 impl Drop for Running<'_> {
@@ -231,10 +249,11 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
 
 /// Writes the report.
 #[allow(unsafe_code)] // reads a description and writes to a descriptor
-fn tell(signal: c_int, address: Option<usize>, overflows: bool, running: *const Description) {
+fn tell(signal: c_int, address: Option<usize>, overflows: bool, running: *const Run<'_>) {
     let mut line = Line { bytes: [0; 1024], len: 0 };
-    // SAFETY: the thread runs the kernel, and its caller keeps the kernel alive.
-    line.push(unsafe { &(*running).text });
+    // SAFETY: the thread runs the kernel; its caller keeps the kernel and the arguments alive.
+    let run = unsafe { &*running };
+    line.push(&run.description.text);
     line.push(b"  ");
     let name = SIGNALS.iter().find(|(number, _)| *number == signal).map_or("a signal", |(_, name)| name);
     line.push(name.as_bytes());
@@ -243,6 +262,7 @@ fn tell(signal: c_int, address: Option<usize>, overflows: bool, running: *const 
     } else if let Some(address) = address {
         line.push(b" at address 0x");
         line.push_hex(address);
+        line.push_argument(address, run);
     }
     line.push(b"\n");
     // SAFETY: the range is valid. A failure cannot be reported.
@@ -332,6 +352,41 @@ impl Line {
         self.len += count;
     }
 
+    /// Relates an address to the nearest argument.
+    fn push_argument(&mut self, address: usize, run: &Run<'_>) {
+        let Some((index, relation)) = nearest(address, run.args, run.sizes) else { return };
+        let Some(name) = run.description.arguments.get(index) else { return };
+        self.push(b": ");
+        match relation {
+            Relation::Inside => self.push(b"in "),
+            Relation::Before(bytes) => {
+                self.push_decimal(bytes);
+                self.push(b" bytes before the start of ");
+            }
+            Relation::After(bytes) => {
+                self.push_decimal(bytes);
+                self.push(b" bytes after the end of ");
+            }
+            Relation::Unbound => {}
+        }
+        self.push(name.as_bytes());
+        match relation {
+            Relation::Unbound => self.push(b" is unbound"),
+            _ => {
+                self.push(b" (");
+                self.push_decimal(run.sizes[index] as usize);
+                self.push(b" bytes)");
+            }
+        }
+    }
+
+    fn push_decimal(&mut self, number: usize) {
+        let digits = number.checked_ilog10().unwrap_or(0);
+        for digit in (0..=digits).rev() {
+            self.push(&[b'0' + (number / 10_usize.pow(digit) % 10) as u8]);
+        }
+    }
+
     fn push_hex(&mut self, number: usize) {
         let digits = (usize::BITS / 4 - number.leading_zeros() / 4).max(1);
         for digit in (0..digits).rev() {
@@ -364,8 +419,12 @@ mod tests {
         for number in [0, 9, 0x10, 0xdead_beef, usize::MAX] {
             line.push_hex(number);
             line.push(b" ");
+            line.push_decimal(number);
+            line.push(b" ");
         }
-        assert_eq!(&line.bytes[..line.len], format!("0 9 10 deadbeef {:x} ", usize::MAX).as_bytes());
+        let most = usize::MAX;
+        let expected = format!("0 0 9 9 10 16 deadbeef 3735928559 {most:x} {most} ");
+        assert_eq!(&line.bytes[..line.len], expected.as_bytes());
         line.push(&[b'x'; 5000]);
         assert_eq!(line.len, 1024);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, Device, Driver, Error, HostBlock, Init, Library, Memory, PerProcess, Priority, Queue, Result,
+    Caps, Device, Driver, Error, HostBlock, Init, Library, Log, Memory, PerProcess, Priority, Queue, Result,
     Source, Storage,
 };
 
@@ -91,6 +91,7 @@ pub(crate) struct CpuDevice {
     cache: Cache,
     account: Arc<Account>,
     pool: Arc<Pool>,
+    log: Arc<Log>,
 }
 
 impl CpuDevice {
@@ -98,7 +99,7 @@ impl CpuDevice {
         crash::install();
         let caps = host::caps(threads);
         let account = Arc::new(Account::new(caps.limits.total_memory));
-        Ok(Self { caps, cache: cache.clone(), account, pool: Arc::new(Pool::new(threads)?) })
+        Ok(Self { caps, cache: cache.clone(), account, pool: Arc::new(Pool::new(threads)?), log: Log::new() })
     }
 }
 
@@ -140,7 +141,7 @@ unsafe impl Device for CpuDevice {
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
         self.pool.expect_here("a compilation")?;
-        Ok(Arc::new(CpuLibrary::new(&self.cache, source)?))
+        Ok(Arc::new(CpuLibrary::new(&self.cache, source, self.log.clone())?))
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
@@ -156,6 +157,10 @@ unsafe impl Device for CpuDevice {
         self.pool.expect_here("a change of compute units")?;
         self.pool.use_workers(units as usize);
         Ok(())
+    }
+
+    fn log(&self) -> Option<&Arc<Log>> {
+        Some(&self.log)
     }
 
     fn reset(&self) -> Result<()> {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Binding, Command, Dim3, Dispatch, Error, Fault, Grid, MemorySlice, Result};
+use elinvar_driver::{
+    Binding, Command, Dim3, Dispatch, Error, Fault, Grid, LogKernel, MemorySlice, Pipeline as _, Result,
+};
 use elinvar_spmd::bounds::FaultRecord;
 
 use crate::crash;
@@ -95,7 +97,7 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
             unused
         }
     };
-    unused.set(dispatch, threads, &kernel, stop)?;
+    unused.set(dispatch, threads, &kernel, stop, pipeline.log_kernel())?;
     let group_ns = worker.run(&running, demand)?;
     let ended = running.end();
     if let Some(unused) = Arc::get_mut(&mut running) {
@@ -151,6 +153,7 @@ impl Running {
         threads: Dim3,
         kernel: &Arc<CompiledKernel>,
         stop: &Arc<Stop>,
+        log: Option<&Arc<LogKernel>>,
     ) -> Result<()> {
         for used in &dispatch.uses {
             address(&used.slice)?;
@@ -178,6 +181,7 @@ impl Running {
                     })?;
                     std::ptr::without_provenance(offset as usize)
                 }
+                Binding::Unbound => std::ptr::null(),
             });
         }
         self.sizes.clear();
@@ -192,6 +196,8 @@ impl Running {
             record: self.record.get(),
             stop: stop.byte(),
             group: dispatch.group.to_array(),
+            log_kernel: log.map_or(0, |kernel| kernel.number()),
+            log: log.map_or(std::ptr::null(), |kernel| std::ptr::from_ref(kernel.log().control())),
         };
         self.scratch = kernel.scratch_bytes.saturating_add(dynamic);
         (self.kernel, self.stop) = (Some(kernel.clone()), Some(stop.clone()));
@@ -231,7 +237,8 @@ impl Work for Running {
             Ok(scratch) => scratch,
             Err(error) => return self.fail(error),
         };
-        let _named = crash::running(&kernel.crash);
+        let run = crash::Run { description: &kernel.crash, args: &self.args, sizes: &self.sizes };
+        let _named = crash::running(&run);
         // SAFETY: the runtime has checked the bindings against the kernel's signature; what the kernel does with them is the caller's
         // responsibility. The addresses are valid while the submission is pending, which the job's owner ensures. The scratch memory has the
         // required size and belongs to this thread.
@@ -252,6 +259,7 @@ fn bytes(binding: &Binding) -> u64 {
         Binding::Memory(slice) => slice.len,
         Binding::Bytes(bytes) => bytes.len() as u64,
         Binding::Threadgroup(bytes) => *bytes,
+        Binding::Unbound => 0,
     }
 }
 

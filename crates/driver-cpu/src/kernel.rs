@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use elinvar_driver::sync::OnceLock;
-use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
+use elinvar_driver::{Dim3, Error, Fault, LogKernel, Pipeline, Result, Signature};
 
 use elinvar_code::{Bounds, check_group, max_threads};
 use elinvar_native::{BySize, Form, Made, Object, SizeBound, Specialization};
@@ -44,7 +44,7 @@ impl CompiledKernel {
         Self {
             name: signature.name.clone(),
             code,
-            crash: Description::new(&signature.name, checks.is_some()),
+            crash: Description::new(signature, checks.is_some()),
             scratch_bytes,
             faults,
             bounds: checks.map(|checks| Bounds::new(checks, signature.clone())),
@@ -77,21 +77,34 @@ pub(crate) struct CpuPipeline {
     is_stoppable: bool,
     /// The pipeline with stoppable code.
     stoppable: OnceLock<Arc<CpuPipeline>>,
+    /// Its log calls, if it has any.
+    log: Option<Arc<LogKernel>>,
 }
 
 impl CpuPipeline {
-    pub(crate) fn new(signature: Signature, specialization: Specialization, build: Build) -> Self {
-        Self::with(signature, specialization, build, false)
+    pub(crate) fn new(
+        signature: Signature,
+        specialization: Specialization,
+        build: Build,
+        log: Option<Arc<LogKernel>>,
+    ) -> Self {
+        Self::with(signature, specialization, build, log, false)
     }
 
-    fn with(signature: Signature, specialization: Specialization, build: Build, is_stoppable: bool) -> Self {
+    fn with(
+        signature: Signature,
+        specialization: Specialization,
+        build: Build,
+        log: Option<Arc<LogKernel>>,
+        is_stoppable: bool,
+    ) -> Self {
         let max_threads = max_threads(&signature);
         let made = build.clone();
         let code = BySize::new(specialization, move |group, objects, optimize| {
             made(Form { group, stoppable: is_stoppable, objects }, optimize)
         });
         let stoppable = OnceLock::new();
-        Self { signature, max_threads, specialization, build, code, is_stoppable, stoppable }
+        Self { signature, max_threads, specialization, build, code, is_stoppable, stoppable, log }
     }
 
     /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
@@ -144,12 +157,18 @@ impl Pipeline for CpuPipeline {
         self.code.is_optimized(group)
     }
 
+    fn log_kernel(&self) -> Option<&Arc<LogKernel>> {
+        self.log.as_ref()
+    }
+
     fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {
         if self.is_stoppable {
             return None;
         }
-        let make =
-            || Arc::new(Self::with(self.signature.clone(), self.specialization, self.build.clone(), true));
+        let make = || {
+            let (signature, log) = (self.signature.clone(), self.log.clone());
+            Arc::new(Self::with(signature, self.specialization, self.build.clone(), log, true))
+        };
         Some(self.stoppable.get_or_init(make).clone())
     }
 }
@@ -167,6 +186,7 @@ mod tests {
             testing::signature("count"),
             Specialization::ALWAYS,
             testing::build("count", testing::COUNT),
+            None,
         );
         pipeline.prepare(Dim3::new(32, 2, 1)).unwrap();
         pipeline.kernel(Dim3::new(32, 2, 1), 0).unwrap();
@@ -184,7 +204,7 @@ mod tests {
             built.lock().push(form.objects.bytes() >> 28);
             kernel(form, optimize)
         });
-        let pipeline = CpuPipeline::new(testing::signature("count"), Specialization::ALWAYS, build);
+        let pipeline = CpuPipeline::new(testing::signature("count"), Specialization::ALWAYS, build, None);
         let (group, gib) = (Dim3::from(8), 1_u64 << 30);
         for bytes in [0, 1, 2 * gib, 2 * gib + 1, 4 * gib, 4 * gib + 4096, 12 * gib, 3 * gib, u64::MAX] {
             pipeline.prepare_for(group, bytes).unwrap();
@@ -209,6 +229,7 @@ mod tests {
             signature.clone(),
             Specialization::ALWAYS,
             testing::build("count", testing::COUNT),
+            None,
         );
         assert_eq!(pipeline.max_threads_per_threadgroup(), 1024);
         for group in [
@@ -220,8 +241,12 @@ mod tests {
             assert!(matches!(pipeline.prepare(group), Err(Error::InvalidArgument(_))), "{group:?}");
         }
         signature.max_threads_per_threadgroup = Some(64);
-        let pipeline =
-            CpuPipeline::new(signature, Specialization::ALWAYS, testing::build("count", testing::COUNT));
+        let pipeline = CpuPipeline::new(
+            signature,
+            Specialization::ALWAYS,
+            testing::build("count", testing::COUNT),
+            None,
+        );
         let error = pipeline.prepare(Dim3::new(13, 5, 1)).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Diagnostic, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source, Tier,
+    Diagnostic, FunctionConstant, Library, Log, Pipeline, PipelineOptions, Result, Signature, Source, Tier,
     UnsupportedKernel,
 };
 use elinvar_native::{Loaded, Made, Object, Target};
@@ -17,14 +17,15 @@ use crate::loader::Code;
 /// A validated source.
 pub(crate) struct CpuLibrary {
     code: Arc<elinvar_native::Library>,
+    log: Arc<Log>,
     pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<CpuPipeline>>>,
 }
 
 impl CpuLibrary {
     /// Compiles a source with the cache and the clang that is found, or reads it from its bundle.
-    pub(crate) fn new(cache: &Cache, source: &Source) -> Result<Self> {
+    pub(crate) fn new(cache: &Cache, source: &Source, log: Arc<Log>) -> Result<Self> {
         let code = Arc::new(elinvar_native::Library::new(cache, source, Target::from_env()?)?);
-        Ok(Self { code, pipelines: Mutex::default() })
+        Ok(Self { code, log, pipelines: Mutex::default() })
     }
 
     fn make(&self, name: &str, options: &PipelineOptions) -> Result<CpuPipeline> {
@@ -39,7 +40,8 @@ impl CpuLibrary {
             let (optimized, row_sizes) = (object.optimized, object.row_sizes);
             Ok(Made { code: CompiledKernel::new(&of, loaded, object), optimized, optimizable, row_sizes })
         };
-        Ok(CpuPipeline::new(signature, specialization, Arc::new(build)))
+        let log = self.log.kernel(&signature);
+        Ok(CpuPipeline::new(signature, specialization, Arc::new(build), log))
     }
 }
 

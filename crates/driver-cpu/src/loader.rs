@@ -8,6 +8,7 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use elinvar_driver::log::ring::Control;
 use elinvar_driver::{Error, PerProcess, Result};
 use elinvar_msl::scratch::Scratch;
 use elinvar_spmd::bounds::FaultRecord;
@@ -34,13 +35,18 @@ pub struct Launch {
     pub stop: *const u8,
     /// Size of a full threadgroup in threads, for code in which it is dynamic.
     pub group: [u32; 3],
+    /// The kernel's number in log records, for kernels with log calls.
+    pub log_kernel: u32,
+    /// The counters of the device's log ring, for kernels with log calls.
+    pub log: *const Control,
 }
 
 impl Default for Launch {
     /// An empty launch.
     fn default() -> Self {
         let (args, sizes, record, stop) = (null(), null(), null_mut(), null());
-        Self { args, threads: [0; 3], groups: [0; 3], sizes, record, stop, group: [0; 3] }
+        let (threads, groups, group) = ([0; 3], [0; 3], [0; 3]);
+        Self { args, threads, groups, sizes, record, stop, group, log_kernel: 0, log: null() }
     }
 }
 

@@ -15,9 +15,12 @@ use elinvar_driver::{Error, HostBlock, Memory, Result, Storage, expect_within};
 
 use crate::host;
 
+/// Size in bytes of a huge page.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Minimum size in bytes for requesting huge pages.
-#[cfg(target_os = "linux")]
-const HUGE_PAGE_BYTES: usize = 4 << 20;
+const MIN_HUGE_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+/// Inaccessible bytes before and after an allocation, so that accesses there are crashes and do not reach other memory.
+const GUARD_BYTES: usize = 64 << 10;
 
 /// Memory budget of a device: allocated bytes and limit.
 pub(crate) struct Account {
@@ -45,10 +48,10 @@ impl Account {
     }
 }
 
-/// An allocation: `len` bytes at the start of `mapped` bytes of whole pages. Memory of the program has an owner and no mapping of its own.
+/// An allocation: `len` bytes at the start of whole pages. Memory of the program has an owner and no mapping of its own.
 pub(crate) struct HostMemory {
     address: NonNull<u8>,
-    mapped: usize,
+    mapping: Option<Mapping>,
     _owner: Option<Box<dyn Any + Send + Sync>>,
     len: u64,
     storage: Storage,
@@ -72,11 +75,11 @@ impl HostMemory {
         if !account.take(mapped) {
             return Err(too_much());
         }
-        let Some(address) = map(bytes) else {
+        let Some(mapping) = Mapping::new(bytes) else {
             account.give_back(mapped);
             return Err(too_much());
         };
-        Ok(Self { address, mapped: bytes, _owner: None, len, storage, account })
+        Ok(Self { address: mapping.first, mapping: Some(mapping), _owner: None, len, storage, account })
     }
 
     /// Wraps whole pages of the program.
@@ -94,7 +97,7 @@ impl HostMemory {
             )));
         }
         let storage = Storage::Shared;
-        Ok(Self { address, mapped: 0, _owner: Some(owner), len, storage, account })
+        Ok(Self { address, mapping: None, _owner: Some(owner), len, storage, account })
     }
 
     /// The address of the byte at `offset`, if `len` bytes from there are within the memory.
@@ -107,9 +110,8 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        if self.mapped > 0 {
-            unmap(self.address, self.mapped);
-            self.account.give_back(self.mapped as u64);
+        if let Some(mapping) = &self.mapping {
+            self.account.give_back(mapping.bytes as u64);
         }
     }
 }
@@ -156,27 +158,70 @@ unsafe impl Memory for HostMemory {
     }
 }
 
-#[allow(unsafe_code)] // C functions
-fn map(bytes: usize) -> Option<NonNull<u8>> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANON;
-    // SAFETY: a new private mapping at an address chosen by the system does not change other memory.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
-    if address == libc::MAP_FAILED {
-        return None;
+/// Whole pages, between guards.
+struct Mapping {
+    /// The first accessible byte.
+    first: NonNull<u8>,
+    /// Number of accessible bytes.
+    bytes: usize,
+    /// The mapping with its guards, as the system knows it.
+    whole: (NonNull<u8>, usize),
+}
+
+impl Mapping {
+    /// Maps zeroed pages. Without guards if the system refuses them: each takes an entry in its table of mappings, of which Linux limits the
+    /// number (`vm.max_map_count`), and mappings side by side share one.
+    fn new(bytes: usize) -> Option<Self> {
+        let mapping = Self::guarded(bytes).or_else(|| {
+            let first = map(bytes, libc::PROT_READ | libc::PROT_WRITE)?;
+            Some(Self { first, bytes, whole: (first, bytes) })
+        })?;
+        #[cfg(target_os = "linux")]
+        mapping.prefer_huge_pages();
+        Some(mapping)
     }
+
+    #[allow(unsafe_code)] // C functions
+    fn guarded(bytes: usize) -> Option<Self> {
+        let align = if bytes >= MIN_HUGE_BYTES { HUGE_PAGE_BYTES } else { 1 };
+        let reserved = bytes
+            .checked_add(2 * GUARD_BYTES + align)?
+            .checked_next_multiple_of(host::page_size() as usize)?;
+        let whole = map(reserved, libc::PROT_NONE)?;
+        let start = (whole.addr().get() + GUARD_BYTES).next_multiple_of(align);
+        let first = whole.with_addr(start.try_into().ok()?);
+        let mapping = Self { first, bytes, whole: (whole, reserved) };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the pages are within the mapping made above, which has no content.
+        let accessible = unsafe { libc::mprotect(first.as_ptr().cast(), bytes, access) } == 0;
+        accessible.then_some(mapping)
+    }
+
     #[cfg(target_os = "linux")]
-    if bytes >= HUGE_PAGE_BYTES {
-        // SAFETY: the range is the mapping made above. The advice does not change contents; if it fails, ordinary pages are used.
-        unsafe { libc::madvise(address, bytes, libc::MADV_HUGEPAGE) };
+    #[allow(unsafe_code)] // a C function
+    fn prefer_huge_pages(&self) {
+        if self.bytes >= MIN_HUGE_BYTES {
+            // SAFETY: the range is mapped. The advice does not change contents; if it fails, ordinary pages are used.
+            unsafe { libc::madvise(self.first.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) };
+        }
     }
-    NonNull::new(address.cast())
+}
+
+impl Drop for Mapping {
+    #[allow(unsafe_code)] // a C function
+    fn drop(&mut self) {
+        let (first, bytes) = self.whole;
+        // SAFETY: exactly a mapping that `map` made, whose only owner is being dropped. Unmapping a whole mapping cannot fail.
+        unsafe { libc::munmap(first.as_ptr().cast(), bytes) };
+    }
 }
 
 #[allow(unsafe_code)] // a C function
-fn unmap(address: NonNull<u8>, bytes: usize) {
-    // SAFETY: exactly the mapping that `map` made, whose only owner is being dropped. Unmapping a whole mapping cannot fail.
-    unsafe { libc::munmap(address.as_ptr().cast(), bytes) };
+fn map(bytes: usize, access: libc::c_int) -> Option<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANON;
+    // SAFETY: a new private mapping at an address chosen by the system does not change other memory.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+    if address == libc::MAP_FAILED { None } else { NonNull::new(address.cast()) }
 }
 
 #[cfg(test)]

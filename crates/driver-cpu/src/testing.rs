@@ -180,6 +180,7 @@ pub(crate) fn signature(name: &str) -> Signature {
         line: 1,
         max_threads_per_threadgroup: None,
         code: None,
+        logs: Vec::new(),
     }
 }
 
@@ -194,7 +195,7 @@ fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
         let code = CompiledKernel {
             name: name.clone(),
             code: load(&generator(), ir)?,
-            crash: crate::crash::Description::new(&name, false),
+            crash: crate::crash::Description::new(&signature(&name), false),
             scratch_bytes: 64,
             faults: vec![("it is the last".into(), Some("test.metal:3".into()))],
             bounds: None,
@@ -213,8 +214,12 @@ pub(crate) fn pipeline(ir: &'static str) -> Arc<dyn Pipeline> {
 
 /// The same, whose groups may have to start in ascending order.
 pub(crate) fn ordered_pipeline(ir: &'static str, ascending: bool) -> Arc<dyn Pipeline> {
-    let pipeline =
-        CpuPipeline::new(signature("kernel"), Specialization::ALWAYS, build_ordered("kernel", ir, ascending));
+    let pipeline = CpuPipeline::new(
+        signature("kernel"),
+        Specialization::ALWAYS,
+        build_ordered("kernel", ir, ascending),
+        None,
+    );
     pipeline.prepare(Dim3::from(1)).unwrap();
     Arc::new(pipeline)
 }
@@ -431,7 +436,7 @@ pub(crate) fn crash(case: &str) {
         "bus" => beyond_a_file(&device),
         _ => memory(&device, 4096),
     };
-    let pipeline = CpuPipeline::new(signature(name), Specialization::ALWAYS, build(name, ir));
+    let pipeline = CpuPipeline::new(signature(name), Specialization::ALWAYS, build(name, ir), None);
     pipeline.prepare(Dim3::from(1)).unwrap();
     let pipeline: Arc<dyn Pipeline> = Arc::new(pipeline);
     let queue = device.queue().unwrap();

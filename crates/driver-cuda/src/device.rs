@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Device, Driver, Error, Event, HostBlock, Init, Library, Memory, Priority, Queue, Reach, Result,
-    Source, Storage, Thermal,
+    Caps, Device, Driver, Error, Event, HostBlock, Init, Library, Log, Memory, Priority, Queue, Reach,
+    Result, Source, Storage, Thermal,
 };
 use elinvar_ptx::Target;
 
@@ -17,6 +17,7 @@ use crate::clock::now_ns;
 use crate::context::Context;
 use crate::failure::{Failure, code};
 use crate::library::CudaLibrary;
+use crate::log::DeviceLog;
 use crate::memory::CudaMemory;
 use crate::peers;
 use crate::queue::{CudaEvent, Stream};
@@ -110,6 +111,7 @@ pub(crate) struct CudaDevice {
     cache: Cache,
     shared: Arc<Shared>,
     sensor: Option<Sensor>,
+    log: Arc<DeviceLog>,
     /// Range of stream priorities: the lowest, and the highest, which is the smaller number.
     priorities: OnceLock<(i32, i32)>,
 }
@@ -125,7 +127,8 @@ impl CudaDevice {
         let context = Context::new(api, device, caps.name.clone(), has_pools)?;
         let shared = Shared::new(Arc::new(context))?;
         let sensor = Sensor::of(api, device);
-        Ok(Self { caps, capability, cache: cache.clone(), shared, sensor, priorities: OnceLock::new() })
+        let log = DeviceLog::new(&shared.context);
+        Ok(Self { caps, capability, cache: cache.clone(), shared, sensor, log, priorities: OnceLock::new() })
     }
 
     #[cfg(target_os = "linux")]
@@ -207,7 +210,7 @@ unsafe impl Device for CudaDevice {
         let (major, minor) = self.capability;
         let target = Target::of(major, minor)?;
         let (context, size) = (&self.shared.context, self.caps.limits.max_threadgroup_size);
-        Ok(Arc::new(CudaLibrary::new(context, size, &self.cache, source, target)?))
+        Ok(Arc::new(CudaLibrary::new((context, &self.log), size, &self.cache, source, target)?))
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
@@ -231,6 +234,10 @@ unsafe impl Device for CudaDevice {
         let other: &dyn Any = other;
         let other = other.downcast_ref::<Self>()?;
         Some(peers::reach(&self.shared.context, &other.shared.context))
+    }
+
+    fn log(&self) -> Option<&Arc<Log>> {
+        Some(&self.log.log)
     }
 
     fn lost(&self) -> Option<Error> {

@@ -11,12 +11,13 @@ use cudarc::driver::sys::{
     CUdevice_attribute_enum as Attribute, CUfunction, CUfunction_attribute_enum as FunctionAttribute,
     CUjit_option_enum as JitOption, CUmodule, CUstream,
 };
-use elinvar_driver::{Binding, Dim3, Dispatch, Error, MemorySlice, Result};
+use elinvar_driver::{Binding, Dim3, Dispatch, Error, LogKernel, MemorySlice, Result};
 use elinvar_ptx::{Argument, Block, Bounds, Extent, Parameter, Ptx};
 
 use crate::caps;
 use crate::context::{Context, Handle};
 use crate::failure::{Failure, code};
+use crate::log::KernelLog;
 use crate::memory::CudaMemory;
 use crate::staging::{Chunks, Staging};
 
@@ -49,12 +50,20 @@ pub(crate) struct Function {
     registers: i32,
     /// Decoder of fault records, if it checks bounds.
     pub(crate) bounds: Option<Arc<Bounds>>,
+    /// Its log calls, if it has any.
+    log: Option<Arc<KernelLog>>,
 }
 
 impl Function {
-    pub(crate) fn load(context: &Arc<Context>, ptx: &Ptx) -> Result<Self> {
+    /// Loads a kernel; `log` has its log calls, if it has any.
+    pub(crate) fn load(context: &Arc<Context>, log: Option<Arc<KernelLog>>, ptx: &Ptx) -> Result<Self> {
         let function = Self::made(context, ptx, None)?;
-        if function.registers == FULL { Self::made(context, ptx, Some(ROOMY)) } else { Ok(function) }
+        let mut function = match function.registers {
+            FULL => Self::made(context, ptx, Some(ROOMY))?,
+            _ => function,
+        };
+        function.log = log;
+        Ok(function)
     }
 
     /// Loads the module with a limit of registers per thread.
@@ -75,6 +84,7 @@ impl Function {
             max_threads: 0,
             registers: 0,
             bounds,
+            log: None,
         };
         function
             .find(&ptx.entry)
@@ -114,6 +124,11 @@ impl Function {
     /// Its parameters.
     pub(crate) fn parameters(&self) -> &[Parameter] {
         &self.parameters
+    }
+
+    /// Its log calls, if it has any.
+    pub(crate) fn log_kernel(&self) -> Option<&Arc<LogKernel>> {
+        self.log.as_ref().map(|log| &log.kernel)
     }
 
     /// Maximum number of threads per threadgroup, given its registers.
@@ -206,6 +221,15 @@ impl Function {
                         to.staging.record(chunks, context, stream, bounds, dispatch.label.as_ref())?;
                     to.put(&record.to_ne_bytes());
                 }
+                Parameter::LogRing | Parameter::LogKernel => {
+                    let Some(log) = &self.log else {
+                        return Err(self.malformed("has a parameter for a log but no log calls"));
+                    };
+                    match *parameter {
+                        Parameter::LogRing => to.put(&log.control.to_ne_bytes()),
+                        _ => to.put(&log.kernel.number().to_ne_bytes()),
+                    }
+                }
                 Parameter::Bytes(index) => {
                     to.put(&dispatch.bindings.get(index).map_or(0, bytes).to_ne_bytes())
                 }
@@ -241,6 +265,10 @@ impl Function {
             (Argument::Pointer { .. }, Binding::Bytes(bytes)) => {
                 let copy = to.staging.copy(to.chunks, &self.context, to.stream, bytes)?;
                 to.put(&copy.to_ne_bytes());
+                Ok(())
+            }
+            (Argument::Pointer { .. }, Binding::Unbound) => {
+                to.put(&0_u64.to_ne_bytes());
                 Ok(())
             }
             (Argument::Value { bytes: size, align }, Binding::Bytes(bytes)) => {
@@ -303,6 +331,7 @@ fn bytes(binding: &Binding) -> u64 {
         Binding::Memory(slice) => slice.len,
         Binding::Bytes(bytes) => bytes.len() as u64,
         Binding::Threadgroup(bytes) => *bytes,
+        Binding::Unbound => 0,
     }
 }
 

@@ -36,6 +36,7 @@ mod encode;
 mod failure;
 mod function;
 mod library;
+mod log;
 mod memory;
 mod peers;
 mod pipeline;

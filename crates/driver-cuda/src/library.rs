@@ -1,7 +1,7 @@
 //! Libraries: the PTX of a source's kernels, compiled here or ahead of time.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use elinvar_cache::Cache;
 use elinvar_driver::{
@@ -13,11 +13,13 @@ use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::function::Function;
+use crate::log::DeviceLog;
 use crate::pipeline::CudaPipeline;
 
 /// A validated source.
 pub(crate) struct CudaLibrary {
     context: Arc<Context>,
+    log: Arc<DeviceLog>,
     max_size: Dim3,
     code: Arc<elinvar_ptx::Library>,
     pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<CudaPipeline>>>,
@@ -25,26 +27,29 @@ pub(crate) struct CudaLibrary {
 
 impl CudaLibrary {
     pub(crate) fn new(
-        context: &Arc<Context>,
+        (context, log): (&Arc<Context>, &Arc<DeviceLog>),
         max_size: Dim3,
         cache: &Cache,
         source: &Source,
         target: Target,
     ) -> Result<Self> {
         let code = Arc::new(elinvar_ptx::Library::new(cache, source, target)?);
-        Ok(Self { context: context.clone(), max_size, code, pipelines: Mutex::default() })
+        Ok(Self { context: context.clone(), log: log.clone(), max_size, code, pipelines: Mutex::default() })
     }
 
     fn make(&self, kernel: &str, options: &PipelineOptions) -> Result<CudaPipeline> {
         if let Some(lost) = self.context.lost() {
             return Err(lost.clone());
         }
-        let (context, code) = (self.context.clone(), self.code.clone());
+        let (context, log, code) = (self.context.clone(), self.log.clone(), self.code.clone());
         let (kernel, options) = (kernel.to_owned(), options.clone());
         let checks = (code.clone(), kernel.clone(), options.clone());
+        // Of all variants.
+        let logs = OnceLock::new();
         let make = move |constants| {
             let ptx = code.kernel(&kernel, &options, constants)?;
-            let function = Function::load(&context, &ptx)?;
+            let log = logs.get_or_init(|| log.kernel(&ptx.signature)).clone()?;
+            let function = Function::load(&context, log, &ptx)?;
             Ok((ptx.signature, function))
         };
         let check = move |group| checks.0.check_group(&checks.1, &checks.2, group);

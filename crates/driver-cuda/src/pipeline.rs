@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use elinvar_driver::{Binding, Dim3, Error, Pipeline, Result, Signature};
+use elinvar_driver::{Binding, Dim3, Error, LogKernel, Pipeline, Result, Signature};
 use elinvar_ptx::{Argument, Constants, Parameter};
 use parking_lot::{Mutex, RwLock};
 
@@ -49,7 +49,8 @@ impl CudaPipeline {
 
     /// The function variant for these bindings.
     pub(crate) fn function(&self, bindings: &[Binding]) -> Result<&Arc<Function>> {
-        let is_bound = |index: &usize| matches!(bindings.get(*index), Some(Binding::Memory(_)));
+        let is_bound =
+            |index: &usize| matches!(bindings.get(*index), Some(Binding::Memory(_) | Binding::Unbound));
         if !self.values.iter().any(is_bound) {
             return Ok(&self.function);
         }
@@ -89,6 +90,10 @@ impl Pipeline for CudaPipeline {
 
     fn max_threads_per_threadgroup(&self) -> u32 {
         self.max_threads
+    }
+
+    fn log_kernel(&self) -> Option<&Arc<LogKernel>> {
+        self.function.log_kernel()
     }
 
     /// The code is the same for all sizes; only the barriers are checked.

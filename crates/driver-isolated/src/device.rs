@@ -9,15 +9,16 @@ use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
 
 use elinvar_cache::Cache;
-use elinvar_driver::sync::Mutex;
+use elinvar_driver::log::ring::LogMemory;
+use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{
-    Caps, Device, Error, HostBlock, Init, Library, Memory, Priority, Process, Queue, Result, Source, Storage,
-    Thermal,
+    Caps, Device, Error, HostBlock, Init, Library, Log, Memory, Priority, Process, Queue, Result, Source,
+    Storage, Thermal,
 };
 use rustix::time::ClockId;
 
 use crate::Options;
-use crate::arena::Arena;
+use crate::arena::{Arena, Piece};
 use crate::inner::InnerDevice;
 use crate::library::IsolatedLibrary;
 use crate::link::{Link, Span, Transfer, Unsent};
@@ -49,7 +50,10 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) inner: InnerDevice,
     pub(crate) caps: Caps,
-    pub(crate) arena: Arena,
+    pub(crate) arena: Arc<Arena>,
+    /// Its ring is in the arena, where it can be read after a worker has ended.
+    pub(crate) log: Arc<Log>,
+    log_piece: OnceLock<Piece>,
     /// Staging pages for host access to device memory; one transfer at a time.
     stage: Mutex<Option<Pages>>,
     cache: Cache,
@@ -114,10 +118,35 @@ impl Core {
         if let Some(link) = slot.link.as_ref().filter(|link| link.is_there()) {
             return Ok(link.clone());
         }
+        let old = slot.link.take();
+        if self.log.has_ring() {
+            // It may still write to the ring; one that is not in the slot any more has ended.
+            if let Some(old) = old {
+                old.wait_for_exit();
+            }
+            self.log.restart();
+        }
         slot.started += 1;
         let link = Link::start(self, slot.started)?;
         slot.link = Some(link.clone());
         Ok(link)
+    }
+
+    /// The pages of the log's ring, and its size. Allocated with the first kernel that has log calls.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    #[allow(unsafe_code)] // memory that kernels write while the host reads it
+    pub(crate) fn log_pages(&self) -> Result<(Piece, u64)> {
+        self.log.memory_with(|bytes| {
+            let piece = self.arena.take(LogMemory::size(bytes))?;
+            let piece = *self.log_piece.get_or_init(|| piece);
+            let address = self.arena.address(piece).cast();
+            // SAFETY: new pages are zeroed, stay mapped as long as the arena, and are the ring's alone. Kernels run in the worker only.
+            Ok(unsafe { LogMemory::new(address, 0, bytes, self.arena.clone()) })
+        })?;
+        let piece = self.log_piece.get().ok_or_else(|| Error::Environment("a log without pages".into()))?;
+        Ok((*piece, self.log.size()))
     }
 
     /// A worker has ended.
@@ -225,7 +254,7 @@ impl Isolated {
         } else {
             caps.limits.total_memory
         };
-        let arena = Arena::new(options.memory.map_or(pages, |most| most.min(pages)))?;
+        let arena = Arc::new(Arena::new(options.memory.map_or(pages, |most| most.min(pages)))?);
         let (tasks, queue) = channel();
         let thread = std::thread::Builder::new().name("elinvar-isolated".into());
         let no_thread =
@@ -236,6 +265,8 @@ impl Isolated {
             inner,
             caps,
             arena,
+            log: Log::new(),
+            log_piece: OnceLock::new(),
             stage: Mutex::default(),
             cache: cache.clone(),
             process: Process::this(),
@@ -313,6 +344,10 @@ unsafe impl Device for Isolated {
 
     fn clock_ns(&self) -> u64 {
         self.core.now_ns()
+    }
+
+    fn log(&self) -> Option<&Arc<Log>> {
+        Some(&self.core.log)
     }
 
     fn thermal(&self) -> Result<Thermal> {

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{
-    Diagnostic, Dim3, Error, FunctionConstant, Library, Packed, Pipeline, PipelineOptions, Result, Signature,
-    Source, UnsupportedKernel,
+    Diagnostic, Dim3, Error, FunctionConstant, Library, LogKernel, Packed, Pipeline, PipelineOptions, Result,
+    Signature, Source, UnsupportedKernel,
 };
 use elinvar_native::{BySize, Form, Made, SizeBound, Specialization};
 
 use crate::device::Core;
 use crate::inner::{Code, SpecializedKernel};
 use crate::link::Unsent;
-use crate::wire::ToWorker;
+use crate::wire::{LogLoan, ToWorker};
 
 /// Maximum number of workers that are asked to load a kernel, if workers end while they load it.
 const TRIES: usize = 3;
@@ -59,8 +59,9 @@ impl Library for IsolatedLibrary {
         }
         // Not under the lock; if two threads build the same pipeline, the second drops its own.
         let kernel = Arc::new(self.code.kernel(kernel, options)?);
-        let whole = Whole::load(&self.core, &kernel)?;
-        let made = Arc::new(IsolatedPipeline::new(&self.core, kernel, whole, false));
+        let log = KernelLog::new(&self.core, kernel.signature())?;
+        let whole = Whole::load(&self.core, &kernel, log.as_ref())?;
+        let made = Arc::new(IsolatedPipeline::new(&self.core, kernel, whole, log, false));
         Ok(self.pipelines.lock().entry(key).or_insert(made).clone())
     }
 }
@@ -71,10 +72,29 @@ pub(crate) struct IsolatedPipeline {
     kernel: Arc<SpecializedKernel>,
     is_stoppable: bool,
     whole: Option<Whole>,
+    /// Its log calls, if it has any.
+    log: Option<KernelLog>,
     /// The pipeline of code that can be stopped in loops.
     stoppable: OnceLock<Arc<IsolatedPipeline>>,
     /// Its code, by the threadgroup sizes that have been accepted.
     code: BySize<Arc<Function>>,
+}
+
+/// A kernel's log calls, and where its worker writes their records.
+#[derive(Clone)]
+struct KernelLog {
+    kernel: Arc<LogKernel>,
+    loan: LogLoan,
+}
+
+impl KernelLog {
+    /// `None` for a kernel without log calls.
+    fn new(core: &Core, signature: &Signature) -> Result<Option<Self>> {
+        let Some(kernel) = core.log.kernel(signature) else { return Ok(None) };
+        let (piece, size) = core.log_pages()?;
+        let loan = LogLoan { offset: piece.offset, len: piece.bytes, size, kernel: kernel.number() };
+        Ok(Some(Self { kernel, loan }))
+    }
 }
 
 /// A kernel's code, for one threadgroup size or for all, as workers load it.
@@ -86,6 +106,7 @@ pub(crate) struct Function {
     group: Option<Dim3>,
     stoppable: bool,
     objects: SizeBound,
+    log: Option<LogLoan>,
 }
 
 impl Function {
@@ -105,14 +126,21 @@ impl Function {
             group: self.group,
             stoppable: self.stoppable,
             largest: self.objects.bytes(),
+            log: self.log,
         }
     }
 
-    fn new(core: &Arc<Core>, kernel: &Arc<SpecializedKernel>, packed: Packed, form: Option<Form>) -> Self {
+    fn new(
+        core: &Arc<Core>,
+        kernel: &Arc<SpecializedKernel>,
+        log: Option<&KernelLog>,
+        packed: Packed,
+        form: Option<Form>,
+    ) -> Self {
         let (group, stoppable) = (form.and_then(|form| form.group), form.is_some_and(|form| form.stoppable));
         let objects = form.map_or(SizeBound::DEFAULT, |form| form.objects);
         let (core, id, kernel) = (core.clone(), core.number(), kernel.clone());
-        Self { core, id, packed, kernel, group, stoppable, objects }
+        Self { core, id, packed, kernel, group, stoppable, objects, log: log.map(|log| log.loan) }
     }
 
     /// Makes a worker load it. Returns the maximum number of threads per threadgroup.
@@ -143,9 +171,13 @@ struct Whole {
 
 impl Whole {
     /// `None` for a kernel whose code is compiled per size.
-    fn load(core: &Arc<Core>, kernel: &Arc<SpecializedKernel>) -> Result<Option<Self>> {
+    fn load(
+        core: &Arc<Core>,
+        kernel: &Arc<SpecializedKernel>,
+        log: Option<&KernelLog>,
+    ) -> Result<Option<Self>> {
         let Some(packed) = kernel.for_all_sizes() else { return Ok(None) };
-        let function = Arc::new(Function::new(core, kernel, packed.clone(), None));
+        let function = Arc::new(Function::new(core, kernel, log, packed.clone(), None));
         let max_threads = function.load()?;
         Ok(Some(Self { function, max_threads }))
     }
@@ -156,11 +188,12 @@ impl IsolatedPipeline {
         core: &Arc<Core>,
         kernel: Arc<SpecializedKernel>,
         whole: Option<Whole>,
+        log: Option<KernelLog>,
         is_stoppable: bool,
     ) -> Self {
         let max_threads = whole.as_ref().map_or_else(|| kernel.max_threads(), |whole| whole.max_threads);
         let function = whole.as_ref().map(|whole| whole.function.clone());
-        let (to, of) = (core.clone(), kernel.clone());
+        let (to, of, logs) = (core.clone(), kernel.clone(), log.clone());
         let code = BySize::new(Specialization::ALWAYS, move |group, objects, optimize| {
             if let Some(group) = group {
                 of.expect_group(group, max_threads)?;
@@ -175,12 +208,12 @@ impl IsolatedPipeline {
             }
             let form = Form { group, stoppable: is_stoppable, objects };
             let Made { code, optimized, optimizable, row_sizes } = of.for_form(form, optimize)?;
-            let function = Function::new(&to, &of, code, Some(form));
+            let function = Function::new(&to, &of, logs.as_ref(), code, Some(form));
             function.load()?;
             Ok(Made { code: Arc::new(function), optimized, optimizable, row_sizes })
         });
         let (core, stoppable) = (core.clone(), OnceLock::new());
-        Self { core, kernel, is_stoppable, whole, stoppable, code }
+        Self { core, kernel, is_stoppable, whole, log, stoppable, code }
     }
 
     /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
@@ -223,11 +256,15 @@ impl Pipeline for IsolatedPipeline {
         self.code.is_optimized(group)
     }
 
+    fn log_kernel(&self) -> Option<&Arc<LogKernel>> {
+        self.log.as_ref().map(|log| &log.kernel)
+    }
+
     fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {
         if self.is_stoppable || self.whole.is_some() {
             return None;
         }
-        let make = || Arc::new(Self::new(&self.core, self.kernel.clone(), None, true));
+        let make = || Arc::new(Self::new(&self.core, self.kernel.clone(), None, self.log.clone(), true));
         Some(self.stoppable.get_or_init(make).clone())
     }
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use elinvar_driver::sync::{Condvar, Mutex, OnceLock};
 use elinvar_driver::{Command, Error, Result, Submission};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::device::{Core, Task};
 use crate::files::{self, Mapping};
@@ -247,6 +248,13 @@ impl Link {
         while !matches!(*life, Life::Over) {
             self.changed.wait(&mut life);
         }
+    }
+
+    /// Blocks until the process has ended, which was asked to.
+    pub(crate) fn wait_for_exit(&self) {
+        let Some(process) = self.process.get() else { return };
+        let mut process = [PollFd::new(process, PollFlags::IN)];
+        while let Err(rustix::io::Errno::INTR) = rustix::event::poll(&mut process, None) {}
     }
 
     fn poke(&self) {

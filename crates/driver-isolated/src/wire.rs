@@ -74,6 +74,7 @@ pub(crate) enum ToWorker<'a> {
         stoppable: bool,
         /// Size of the largest memory of its dispatches, rounded up to a bound.
         largest: u64,
+        log: Option<LogLoan>,
     },
     Unload {
         function: u64,
@@ -113,6 +114,18 @@ pub(crate) enum ToWorker<'a> {
         queue: u64,
     },
     UseUnits(u32),
+}
+
+/// The log ring for a kernel with log calls.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct LogLoan {
+    /// Range of the memory file.
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// Size of the log in bytes.
+    pub(crate) size: u64,
+    /// The kernel's number in records.
+    pub(crate) kernel: u32,
 }
 
 /// A command.
@@ -156,6 +169,7 @@ pub(crate) enum Value<'a> {
     Memory(Slice),
     Bytes(#[serde(borrow, with = "serde_bytes")] &'a [u8]),
     Threadgroup(u64),
+    Unbound,
 }
 
 /// A range of a memory.

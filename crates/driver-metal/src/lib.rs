@@ -9,6 +9,7 @@
 //! |---|---|
 //! | memory | `MTLBuffer` in the storage mode of the same name; memory of the program with `bytesNoCopy` (`memory`) |
 //! | library, pipeline | `newLibraryWithSource`, `MTLComputePipelineState` (`compile`, `pipeline`) |
+//! | source in a bundle | its text or a compiled library, with the signatures of the front end (`packed`, written by `packer`) |
 //! | compiled kernels on disk | one `MTLBinaryArchive` per pipeline (`archive`) |
 //! | signature | Elinvar's front end, compared with Metal's reflection; without clang, the reflection only (`reflect`) |
 //! | bounds checks | shader validation, on copies of the arguments (`validation`, `copies`) |
@@ -28,7 +29,7 @@
 //! If a Metal method is newer than the oldest supported system, the object is queried for it (`respondsToSelector:`); the fallback is
 //! documented where it is chosen.
 //!
-//! On other systems there are no devices, and the rest of this crate is empty. With `--cfg elinvar_apple`, it is built for another system
+//! On other systems there are no devices; only [`Packer`], which packs sources for Apple devices ahead of time, is for every system. With `--cfg elinvar_apple`, it is built for another system
 //! against libraries that replace Apple's.
 //!
 //! Not done by this crate: validation of launches against the kernel's signature (done by the runtime), and stopping of running work, which
@@ -43,12 +44,17 @@ mod apple;
 mod clock;
 #[cfg(any(target_vendor = "apple", elinvar_apple, test))]
 mod diagnostics;
-#[cfg(any(target_vendor = "apple", elinvar_apple, test))]
 mod flatten;
+mod front;
 #[cfg(any(target_vendor = "apple", elinvar_apple, test))]
 mod hazards;
-#[cfg(any(target_vendor = "apple", elinvar_apple))]
+mod own_memory;
+#[cfg(any(target_vendor = "apple", elinvar_apple, test))]
+mod packed;
+mod packer;
 mod steering;
+
+pub use packer::Packer;
 
 #[cfg(any(target_vendor = "apple", elinvar_apple))]
 pub use apple::{MetalDriver, driver};

@@ -100,7 +100,7 @@ impl Dispatch {
     pub fn largest_memory(&self) -> u64 {
         let bound = self.bindings.iter().filter_map(|binding| match binding {
             Binding::Memory(slice) => Some(slice),
-            Binding::Bytes(_) | Binding::Threadgroup(_) => None,
+            Binding::Bytes(_) | Binding::Threadgroup(_) | Binding::Unbound => None,
         });
         let slices = bound.chain(self.uses.iter().map(|used| &used.slice));
         slices.map(|slice| slice.memory.len()).max().unwrap_or(0)
@@ -144,6 +144,9 @@ pub enum Binding {
     Bytes(InlineBytes),
     /// Pointer to this many bytes of threadgroup memory, aligned to 16 bytes.
     Threadgroup(u64),
+    /// A null pointer, to memory of 0 bytes: a buffer that is not set in Metal. The kernel must not access it; a checked kernel that does
+    /// faults.
+    Unbound,
 }
 
 impl Binding {

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::{
-    Caps, Capture, Command, Diagnostic, Dim3, Error, Event, FunctionConstant, HostBlock, Init, Memory,
-    PipelineOptions, Result, Signature, Source, Storage, Thermal, Timeline, UnsupportedKernel,
+    Caps, Capture, Command, Diagnostic, Dim3, Error, Event, FunctionConstant, HostBlock, Init, Log,
+    LogKernel, Memory, PipelineOptions, Result, Signature, Source, Storage, Thermal, Timeline,
+    UnsupportedKernel,
 };
 
 /// A backend for one kind of hardware.
@@ -133,6 +134,12 @@ pub unsafe trait Device: Send + Sync + Any {
         Err(Error::unsupported(format!("device `{name}` does not support captures: capture to `{path}`")))
     }
 
+    /// The log to which kernels write lines. `None`, the default, if the device does not support log calls; kernels with log calls are
+    /// then `Unsupported`.
+    fn log(&self) -> Option<&Arc<Log>> {
+        None
+    }
+
     /// The [`Error::DeviceLost`] with which the device rejects all work, if it is lost. `None` by default.
     fn lost(&self) -> Option<Error> {
         None
@@ -237,6 +244,12 @@ pub trait Pipeline: Send + Sync + Any {
     /// by default, for devices with one tier of code.
     fn is_optimized(&self, _group: Dim3) -> Option<bool> {
         Some(true)
+    }
+
+    /// The kernel's log calls, if it writes lines to the device's ring. `None` by default. The ring is read while dispatches are pending,
+    /// and before a submission's `done`.
+    fn log_kernel(&self) -> Option<&Arc<LogKernel>> {
+        None
     }
 
     /// A variant of the kernel that [`Queue::stop`] can end within loops, for work with a deadline. `None` if there is no other

@@ -4,9 +4,9 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::{Callback, Command, Done, Error, Result, Timing, fail_signals};
+use crate::{Callback, Command, Done, Error, Log, Result, Timing, fail_signals};
 
-/// Ends a submission: fails its events if `result` is an error, drops `commands`, then calls `done`. No lock of the driver may be
+/// Ends a submission: passes on its log lines, fails its events if `result` is an error, drops `commands`, then calls `done`. No lock of the driver may be
 /// held.
 ///
 /// Panics of callbacks and destructors are caught here, after the panic hook has reported them. A panic before `done` turns the
@@ -14,6 +14,7 @@ use crate::{Callback, Command, Done, Error, Result, Timing, fail_signals};
 pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timing>) {
     let _callback = Callback::enter();
     let let_go = catch_unwind(AssertUnwindSafe(|| {
+        for_logs(&commands, |log| log.end(result.is_err()));
         if let Err(error) = &result {
             fail_signals(&commands, error);
         }
@@ -27,6 +28,22 @@ pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timin
         }
     });
     let _panic = catch_unwind(AssertUnwindSafe(|| done.call(result)));
+}
+
+/// Begins to read the logs of commands that are about to be issued. [`end_submission`] ends it.
+pub fn begin_logs(commands: &[Command]) {
+    for_logs(commands, Log::begin);
+}
+
+/// Calls `f` with the log of each dispatch of a kernel with log calls.
+fn for_logs(commands: &[Command], f: impl Fn(&Arc<Log>)) {
+    for command in commands {
+        if let Command::Dispatch(dispatch) = command
+            && let Some(kernel) = dispatch.pipeline.log_kernel()
+        {
+            f(kernel.log());
+        }
+    }
 }
 
 /// Message of a panic's payload; `no message` if the payload is not a string.

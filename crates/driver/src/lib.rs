@@ -68,6 +68,7 @@ mod ending;
 mod error;
 mod event;
 mod grid;
+pub mod log;
 mod memory;
 mod options;
 pub mod primitive;
@@ -80,6 +81,7 @@ pub mod sync;
 mod thermal;
 mod timeline;
 mod timestamp_slot;
+mod unknown_name;
 
 pub use callback::Callback;
 pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
@@ -90,17 +92,21 @@ pub use device::{
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;
-pub use ending::{end_submission, panic_text};
+pub use ending::{begin_logs, end_submission, panic_text};
 pub use error::{Error, Fault, Result};
 pub use event::{Event, Reached, fail_signals};
 pub use grid::Grid;
+pub use log::{Log, LogCallback, LogElement, LogKernel, LogLevel, LogLine, LogSite, LogValue, MAX_LOG_WORDS};
 pub use memory::{HostBlock, Init, Memory, Storage, expect_within};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier, UnsupportedKernel};
 pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use promised_timeline::{Promise, PromisedTimeline};
-pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
+pub use signature::{
+    Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,
+};
 pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile};
 pub use thermal::Thermal;
 pub use timeline::Timeline;
 pub use timestamp_slot::TimestampSlot;
+pub use unknown_name::similar_names;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::LogSite;
+
 /// Scalar types of MSL (MSL specification, "Scalar Data Types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -71,14 +73,29 @@ pub enum ElementType {
     Atomic(Scalar),
     /// Any other type (struct, matrix, array), by name. Launches check only its size and alignment.
     Other(String),
+    /// The handle of a function, in a `visible_function_table` ([`function_handle`]).
+    Function {
+        /// The function's type, such as `float (float)`.
+        of: String,
+        /// Names of the `[[visible]]` functions of the source.
+        functions: Vec<String>,
+    },
+}
+
+/// The handle in a `visible_function_table` of the `[[visible]]` function with this name: its hash (FNV-1a), without the upper bit, and
+/// never 0.
+pub fn function_handle(name: &str) -> u32 {
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (hash & (u32::MAX >> 1)).max(1)
 }
 
 impl ElementType {
-    /// Component type; `None` for [`ElementType::Other`].
+    /// Component type; `None` for [`ElementType::Other`] and [`ElementType::Function`].
     pub const fn scalar(&self) -> Option<Scalar> {
         match self {
             Self::Scalar(s) | Self::Atomic(s) | Self::Vector { scalar: s, .. } => Some(*s),
-            Self::Other(_) => None,
+            Self::Other(_) | Self::Function { .. } => None,
         }
     }
 }
@@ -92,6 +109,7 @@ impl fmt::Display for ElementType {
             }
             Self::Atomic(s) => write!(f, "atomic_{}", s.msl_name()),
             Self::Other(name) => f.write_str(name),
+            Self::Function { of, .. } => f.write_str(of),
         }
     }
 }
@@ -170,6 +188,8 @@ pub struct Signature {
     /// Facts about the compiled code. `None` before the pipeline is built, and if the driver cannot analyze the code, as on Metal
     /// without clang.
     pub code: Option<CodeFacts>,
+    /// The log calls of the compiled code. Empty before the pipeline is built.
+    pub logs: Vec<LogSite>,
 }
 
 /// Facts about a kernel's compiled code.

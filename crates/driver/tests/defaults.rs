@@ -231,6 +231,7 @@ fn an_argument_that_the_code_may_write_is_written_whatever_it_is_declared_as() {
         line: 1,
         max_threads_per_threadgroup: None,
         code: None,
+        logs: Vec::new(),
     };
     let code = CodeFacts { may_write: 1 << 63 | 0b1010, ..CodeFacts::default() };
     let with = signature.with_code(code);

@@ -111,6 +111,7 @@ impl Kernel {
             line: 1,
             max_threads_per_threadgroup: None,
             code: None,
+            logs: Vec::new(),
         })
     }
 }

@@ -296,6 +296,7 @@ mod tests {
                 only_written: 5,
                 may_write: 9,
             }),
+            logs: Vec::new(),
         }
     }
 

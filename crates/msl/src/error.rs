@@ -1,6 +1,6 @@
 //! Errors of the front end.
 
-use elinvar_driver::Diagnostic;
+use elinvar_driver::{Diagnostic, similar_names};
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -18,7 +18,7 @@ pub enum Error {
     Unsupported(String),
 
     /// There is no such kernel.
-    #[error("no kernel `{name}` in the source; it has {}", list(.known))]
+    #[error("no kernel `{name}` in the source; {}", similar_names("kernels", name, .known.iter().map(String::as_str)))]
     NoKernel {
         /// The requested name.
         name: String,
@@ -46,10 +46,6 @@ pub enum Error {
     /// A file could not be read or written, or a process could not be started.
     #[error("{0}")]
     Io(String),
-}
-
-fn list(names: &[String]) -> String {
-    if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) }
 }
 
 impl From<Error> for elinvar_driver::Error {

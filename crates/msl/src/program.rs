@@ -13,7 +13,7 @@ use crate::clang::source_header::{self, SourceHeaders};
 use crate::clang::toolchain::Toolchain;
 use crate::diagnostics::address_spaces;
 use crate::ir::entries::Entries;
-use crate::ir::{dynamic_initializers, inlining, legalize, recursion};
+use crate::ir::{dynamic_initializers, function_pointers, inlining, legalize, recursion};
 use crate::preprocess::Preprocessed;
 use crate::preprocess::dependencies::Dependencies;
 use crate::preprocess::source_map::SourceMap;
@@ -109,15 +109,21 @@ impl Program {
         };
         let ir = String::from_utf8_lossy(&output.stdout);
         program.read_constants(&rewritten.constants, &ir)?;
-        program.read_kernels(rewritten.kernels, &rewritten.structs, &ir)?;
+        program.read_kernels(rewritten.kernels, &rewritten.structs, &rewritten.functions, &ir)?;
         Ok(program)
     }
 
-    fn read_kernels(&mut self, kernels: Vec<Kernel>, structs: &[AttributedStruct], ir: &str) -> Result<()> {
+    fn read_kernels(
+        &mut self,
+        kernels: Vec<Kernel>,
+        structs: &[AttributedStruct],
+        functions: &[String],
+        ir: &str,
+    ) -> Result<()> {
         let mut errors = Vec::new();
         let tables = tables::read(ir);
         let types = tables::read_members(ir);
-        let structs = reflection::Structs { structs, types: &types };
+        let structs = reflection::Structs { structs, types: &types, functions };
         let mut names = std::collections::HashSet::new();
         for (i, mut kernel) in kernels.into_iter().enumerate() {
             let missing = || Error::Io(format!("clang's output has no table of kernel `{}`", kernel.name));
@@ -355,13 +361,13 @@ impl Program {
             let output = stage::timed("entry", compile)?;
             // Diagnostics are those of the source as text.
             if output.success && output.stderr.is_empty() {
-                return text_of(output);
+                return text_of(output).map(function_pointers::devirtualize);
             }
         }
         let compile = || clang::compile_with_declarations(&self.toolchain, &flags, self.math, text.text());
         let output = stage::timed("entry", compile)?;
         check_diagnostics(&output, &self.source_map, &text)?;
-        text_of(output)
+        text_of(output).map(function_pointers::devirtualize)
     }
 
     /// Legalize and optimize IR, which then has no recursion.

@@ -84,6 +84,67 @@ fn types_are_named_as_in_msl() {
     assert_eq!(found, ["kernel.metal:4:39: no viable conversion from 'float3' to 'int'"]);
 }
 
+/// Names that clang shortens, spells in its own way, or leaves out.
+#[test]
+fn no_word_of_a_message_is_lost() {
+    let text = "#include <metal_simdgroup_matrix>\n\
+        typedef float f8 __attribute__((ext_vector_type(8)));\n\
+        typedef half h8 __attribute__((ext_vector_type(8)));\n\
+        void f(float4 v, bfloat4 b, packed_bfloat4 p, float4x3 m, half4x3 n, f8 w, h8 x, array<float, 4> r,\n\
+        \x20      simdgroup_half8x8 s, simdgroup_bfloat8x8 t, device float4x4* d, threadgroup packed_half3* q) {\n\
+        float2 a = v.xyz;\n\
+        thread float2& c = v.xy;\n\
+        v = b;\n\
+        m = n;\n\
+        f8 e = x;\n\
+        s = t;\n\
+        int i = p;\n\
+        auto g = float(w);\n\
+        d = q;\n\
+        auto h = as_type<float4>(r) + as_type<float>(m);\n\
+        array<int, 4> k = r;\n\
+        auto l = as_type<simdgroup_half8x8>(s) + s;\n\
+        auto o = static_cast<float4>(b.xy);\n\
+        float u __attribute__((ext_vector_type(8))); int y = int(u); auto z = decltype(u)(1l);\n\
+        }\n";
+    let found = places(&msl(text));
+    let lost = [
+        "[...]",
+        "<...>",
+        "''",
+        "  ",
+        ": from",
+        "ext_vector<",
+        "matrix<",
+        "vec<",
+        "__b",
+        "_Float16",
+        "elinvar",
+    ];
+    for message in &found {
+        assert!(!lost.iter().any(|lost| message.contains(lost)), "{message}");
+    }
+    let expected = [
+        "kernel.metal:8:8: no viable conversion from 'float3' to 'float2'",
+        "kernel.metal:9:16: non-const lvalue reference to type 'float2' cannot bind to a temporary of type 'float2'",
+        "kernel.metal:10:3: no viable overloaded '='",
+        "kernel.metal:11:3: no viable overloaded '='",
+        "kernel.metal:12:4: no viable conversion from 'half8' to 'float8'",
+        "kernel.metal:13:3: no viable overloaded '='",
+        "kernel.metal:14:5: no viable conversion from 'packed_bfloat4' to 'int'",
+        "kernel.metal:15:10: cannot convert 'f8' (aka 'float8') to 'float' without a conversion operator",
+        "kernel.metal:16:5: incompatible pointer types assigning to 'float4x4 *' from 'packed_half3 *'",
+        "kernel.metal:17:31: static assertion failed due to requirement 'sizeof(float) == sizeof(float4x3)': as_type needs two types of the same size",
+        "kernel.metal:18:15: no viable conversion from 'array<float, 4>' to 'array<int, 4>'",
+        "kernel.metal:19:10: as_type destination type must be trivially copyable",
+        "kernel.metal:19:40: invalid operands to binary expression ('simdgroup_half8x8' and 'simdgroup_half8x8')",
+        "kernel.metal:20:10: no matching conversion for C-style cast from 'bfloat2' to 'float4'",
+        "kernel.metal:21:24: 'ext_vector_type' attribute only applies to typedefs",
+        "kernel.metal:21:54: cast from vector 'float __attribute__((ext_vector_type(8)))' (vector of 8 'float' values) to scalar 'int' of different size",
+    ];
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn notes_belong_to_their_error() {
     let text = "template <typename T> T half_of(T x) { return x.nothing; }\n\
@@ -331,6 +392,32 @@ fn pointers_into_the_wrong_space() {
     assert_eq!(found, expected.map(|e| format!("{e}; {DIFFER}")));
     // They are warnings of this check only.
     assert!(compile(&msl(text)).unwrap().warnings().is_empty());
+}
+
+/// Every spurious error of the check is repeated for each instantiation: of a template for all combinations of arguments only so many
+/// are checked that each argument occurs.
+#[test]
+fn spaces_among_combinations_of_template_arguments() {
+    let types = ["float", "half", "bfloat", "int", "uint", "short", "char", "uchar"];
+    let mut text = "template <int N> struct Wrong { static void f(device int* d, threadgroup int* t) { t[0] = d[0]; } };\n\
+        template <> struct Wrong<7> { static void f(device int* d, threadgroup int* t) { device int* x = t; d[0] = x[0]; } };\n\
+        template <typename T, int N, int M> kernel void k(device vec<T, 4>* a, device int* d) {\n\
+        \x20   threadgroup int t[4]; Wrong<M>::f(d, t);\n"
+        .to_owned();
+    for i in 0..20 {
+        text += &format!("    vec<T, 4> v{i} = a[{i}] + a[N]; a[M] = v{i};\n");
+    }
+    text += "}\n";
+    for (i, (t, n, m)) in
+        types.iter().flat_map(|t| (0..8).flat_map(move |n| (0..8).map(move |m| (t, n, m)))).enumerate()
+    {
+        text += &format!(
+            "template [[host_name(\"k{i}\")]] kernel void k<{t}, {n}, {m}>(device vec<{t}, 4>*, device int*);\n"
+        );
+    }
+    let found = spaces(&text);
+    let wrong = "4:94: cannot initialize a variable of type 'device int *' with an lvalue of type 'threadgroup int *'";
+    assert_eq!(found, [format!("{wrong}; {DIFFER}")]);
 }
 
 #[test]

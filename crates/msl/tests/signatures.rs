@@ -202,7 +202,7 @@ fn what_cannot_be_had_is_refused_by_name() {
         "sampler",
         "texture2d<float>",
         "depth2d<float>",
-        "visible_function_table<float(float)>",
+        "raytracing::intersection_function_table<>",
         "imageblock<float4>",
         "array<texture2d<float>, 2>",
         "raytracing::instance_acceleration_structure",

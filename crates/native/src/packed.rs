@@ -5,7 +5,7 @@
 //! buffers above [`SizeBound::DEFAULT`] is packed on request, as one form for all sizes.
 
 use elinvar_cache::{Cache, Key};
-use elinvar_code::{Bundle, Declared, kernel_key};
+use elinvar_code::{Bundle, Declared, canonical, expect_kernel, kernel_key};
 use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, Tier};
 use elinvar_spmd::SizeBound;
 
@@ -58,10 +58,12 @@ impl Library {
     /// # Errors
     /// As [`Compiler::signature`]; `Unsupported` if the bundle lacks the kernel, or lacks it with these constants.
     pub fn signature(&self, name: &str, options: &PipelineOptions) -> Result<Signature> {
-        let bundle = match &self.from {
+        let (bundle, declared) = match &self.from {
             From::Compiler(compiler) => return compiler.signature(name, options),
-            From::Bundle(bundle, _) => bundle,
+            From::Bundle(bundle, declared) => (bundle, declared),
         };
+        expect_kernel(declared, name)?;
+        let options = &canonical(&declared.constants, options);
         let key = signature_key(&self.source, name, options);
         bundle.get(&key).unwrap_or_else(|| {
             let what = if options.checked { "with bounds checks" } else { "without bounds checks" };
@@ -92,7 +94,8 @@ impl Library {
     ) -> Result<Loaded<T>> {
         match &self.from {
             From::Compiler(compiler) => compiler.kernel_with(name, options, form, load),
-            From::Bundle(bundle, _) => {
+            From::Bundle(bundle, declared) => {
+                let options = &canonical(&declared.constants, options);
                 let object = object_of(bundle, &self.source, name, options, form)?;
                 Ok(Loaded { loaded: load(&object.bytes)?, object, optimizable: false })
             }
@@ -110,7 +113,9 @@ impl Library {
         let Loaded { object, optimizable, .. } = self.kernel_with(name, options, form, |_| Ok(()))?;
         let (optimized, row_sizes) = (object.optimized, object.row_sizes);
         let mut bundle = Bundle::default();
-        let declared = Declared { kernels: vec![signature.clone()], ..Declared::default() };
+        let constants = self.declared().constants.clone();
+        let options = &canonical(&constants, options);
+        let declared = Declared { kernels: vec![signature.clone()], constants, ..Declared::default() };
         bundle.insert_source(source, &Ok(declared));
         bundle.insert(&signature_key(source, name, options), &Ok(signature));
         bundle.insert(&object_key(source, name, options, NATIVE, form), &Ok(object));
@@ -143,7 +148,8 @@ impl Compiler {
         bounds: &[SizeBound],
         bundle: &mut Bundle,
     ) -> Result<()> {
-        let options = &PipelineOptions { tier: Tier::Optimized, ..options.clone() };
+        let options = canonical(&self.declared().constants, options);
+        let options = &PipelineOptions { tier: Tier::Optimized, ..options };
         let signature = self.signature(name, options)?;
         bundle.insert(&signature_key(self.source(), name, options), &Ok(signature));
         for (group, objects) in groups.iter().flat_map(|group| bounds.iter().map(move |bound| (group, bound)))

@@ -257,6 +257,7 @@ mod tests {
             line: 1,
             max_threads_per_threadgroup: None,
             code: None,
+            logs: Vec::new(),
         };
         let ptx = Ptx {
             text: ".version 7.8".into(),

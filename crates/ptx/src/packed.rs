@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::{Cache, Key};
-use elinvar_code::{Bundle, Declared, kernel_key};
+use elinvar_code::{Bundle, Declared, canonical, expect_kernel, kernel_key};
 use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source};
 
 use crate::compiler::{Compiler, Constants, Ptx};
@@ -61,10 +61,12 @@ impl Library {
     /// # Errors
     /// As [`Compiler::kernel`]; `Unsupported` for a kernel or constants that the bundle lacks.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
-        let bundle = match &self.from {
+        let (bundle, declared) = match &self.from {
             From::Compiler(compiler) => return compiler.kernel(name, options, constants),
-            From::Bundle(bundle, _) => bundle,
+            From::Bundle(bundle, declared) => (bundle, declared),
         };
+        expect_kernel(declared, name)?;
+        let options = &canonical(&declared.constants, options);
         // Without a variant with addresses, all launches use this one.
         let forms = [constants, Constants::Values];
         let keys = self
@@ -90,6 +92,8 @@ impl Library {
     /// As [`Library::kernel`].
     pub fn pack(&self, name: &str, options: &PipelineOptions) -> Result<(Signature, Packed)> {
         let (mut bundle, source) = (Bundle::default(), &self.source);
+        let declared = &self.declared().constants;
+        let options = &canonical(declared, options);
         let mut insert = |constants, ptx: Ptx| {
             let key = key(self.target, source, name, options, constants);
             bundle.insert(&key, &Ok(ptx));
@@ -100,8 +104,9 @@ impl Library {
             insert(Constants::Addresses, self.kernel(name, options, Constants::Addresses)?);
         }
         insert(Constants::Values, values);
-        bundle
-            .insert_source(source, &Ok(Declared { kernels: vec![signature.clone()], ..Declared::default() }));
+        let kernels = vec![signature.clone()];
+        let declared = Declared { kernels, constants: declared.clone(), ..Declared::default() };
+        bundle.insert_source(source, &Ok(declared));
         Ok((signature, Packed { bundle: bundle.to_bytes().into(), key: source.identity() }))
     }
 
@@ -114,6 +119,7 @@ impl Library {
             From::Compiler(compiler) => return compiler.check_group(name, options, group),
             From::Bundle(bundle, _) => bundle,
         };
+        let options = &canonical(&self.declared().constants, options);
         let rows =
             (1..=ROWS).map(|power| 1 << power).filter(|x| *x <= group.x && (group.y, group.z) == (1, 1));
         let refused = rows.map(|x| row_key(&self.source, name, options, x));
@@ -163,6 +169,7 @@ impl Compiler {
     /// # Errors
     /// As [`Compiler::kernel`].
     pub fn pack(&self, name: &str, options: &PipelineOptions, bundle: &mut Bundle) -> Result<Vec<Ptx>> {
+        let options = &canonical(&self.declared().constants, options);
         let mut made = Vec::new();
         for x in (1..=ROWS).map(|power| 1 << power) {
             let outcome = self.check_group(name, options, Dim3::from(x));

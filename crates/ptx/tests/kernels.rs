@@ -210,7 +210,7 @@ fn different_barriers_are_refused_with_their_line_also_from_a_bundle() {
     let mut bundle = Bundle::default();
     let packing = Compiler::packing(&Cache::off(), &source, Target::default(), &mut bundle).unwrap();
     packing.pack("k", &options, &mut bundle).unwrap();
-    let key = bundle.sources().next().unwrap().1;
+    let key = bundle.sources().next().unwrap().2;
     let packed = elinvar_driver::Packed { bundle: bundle.to_bytes().into(), key };
     let source = Source { packed: Some(packed), ..Source::default() };
     let library = elinvar_ptx::Library::new(&Cache::off(), &source, Target::default()).unwrap();

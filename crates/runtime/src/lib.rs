@@ -86,6 +86,7 @@ pub use memory::pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
 pub use memory::slice::{BufferSlice, BufferSliceMut};
 pub use observe::capture::Capture;
 pub use observe::health::{Component, Finding, Health, Status};
+pub use observe::log::LogSubscription;
 pub use observe::notice::{Notice, PowerPreference};
 pub use observe::trace::{StepStats, Trace, TraceEvent, TraceStep};
 pub use observe::watch::{Watch, WatchOptions};
@@ -102,9 +103,9 @@ pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    Features, FunctionConstant, Label, Limits, MathMode, MetalLibrary, Primitive, PrimitiveKind, Primitives,
-    Priority, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Tier,
-    Timing, UnsupportedKernel,
+    Features, FunctionConstant, Label, Limits, LogLevel, LogLine, LogSite, MathMode, MetalLibrary, Primitive,
+    PrimitiveKind, Primitives, Priority, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt,
+    Storage, Thermal, Tier, Timing, UnsupportedKernel,
 };
 #[cfg(feature = "isolated")]
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};
@@ -131,6 +132,8 @@ mod pages {
     mod graphs {}
     #[doc = include_str!("../../../docs/function-constants.md")]
     mod function_constants {}
+    #[doc = include_str!("../../../docs/logging.md")]
+    mod logging {}
     #[doc = include_str!("../../../docs/cpu.md")]
     mod cpu {}
 }

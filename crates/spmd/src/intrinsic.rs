@@ -33,6 +33,8 @@ pub enum Intrinsic {
     SimdgroupBarrier,
     /// An operation across a simdgroup or quadgroup.
     Group(GroupCall),
+    /// A log call, with a variable number of arguments; see [`crate::log_calls`].
+    Log,
 }
 
 impl Intrinsic {
@@ -42,6 +44,7 @@ impl Intrinsic {
         match rest {
             "threadgroup_barrier" => Some(Self::ThreadgroupBarrier),
             "simdgroup_barrier" => Some(Self::SimdgroupBarrier),
+            "log" => Some(Self::Log),
             _ => {
                 Position::parse(rest).map(Self::Position).or_else(|| GroupCall::parse(rest).map(Self::Group))
             }
@@ -55,13 +58,14 @@ impl Intrinsic {
             Self::ThreadgroupBarrier => format!("{PREFIX}threadgroup_barrier"),
             Self::SimdgroupBarrier => format!("{PREFIX}simdgroup_barrier"),
             Self::Group(call) => format!("{PREFIX}{}", call.name()),
+            Self::Log => format!("{PREFIX}log"),
         }
     }
 
     /// Whether it is convergent: its effect depends on the set of threads that call it together, so calls must not be moved across control flow.
     pub fn is_convergent(self) -> bool {
         match self {
-            Self::Position(_) => false,
+            Self::Position(_) | Self::Log => false,
             Self::ThreadgroupBarrier | Self::SimdgroupBarrier | Self::Group(_) => true,
         }
     }
@@ -69,8 +73,8 @@ impl Intrinsic {
     /// All intrinsics of the headers; operations once for each of their groups and element types.
     pub fn all() -> impl Iterator<Item = Self> {
         let positions = Position::ALL.iter().map(|position| Self::Position(*position));
-        let barriers = [Self::ThreadgroupBarrier, Self::SimdgroupBarrier];
-        positions.chain(barriers).chain(GroupCall::all().map(Self::Group))
+        let others = [Self::ThreadgroupBarrier, Self::SimdgroupBarrier, Self::Log];
+        positions.chain(others).chain(GroupCall::all().map(Self::Group))
     }
 }
 
@@ -126,11 +130,20 @@ positions! {
     ArgumentBytes "argument_bytes", Passes;
     /// Address of the launch's fault record, without a dimension. For bounds checks.
     FaultRecord "fault_record", Passes;
+    /// Address of the control block of the device's log ring, without a dimension. For log calls.
+    LogRing "log_ring", Passes;
+    /// The kernel's number in log records, without a dimension. For log calls.
+    LogKernel "log_kernel", Passes;
 }
 
 impl Position {
     fn parse(rest: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|position| position.name() == rest)
+    }
+
+    /// Whether its calls take the dimension or the index of an argument.
+    pub(crate) const fn has_dimension(self) -> bool {
+        !matches!(self, Self::FaultRecord | Self::LogRing | Self::LogKernel)
     }
 
     /// The function that a pass calls for it.

@@ -81,7 +81,7 @@ impl Kernel {
         positions.sort();
         for (value, (position, dim)) in positions {
             let dim = (Type::I32, i32_const(*dim as u32).into());
-            let args = if *position == Position::FaultRecord { &[][..] } else { &[dim][..] };
+            let args = if position.has_dimension() { &[dim][..] } else { &[][..] };
             define(
                 Some(*value),
                 call(function.ty(*value).clone(), &Intrinsic::Position(*position).name(), args),

@@ -30,6 +30,7 @@ mod error;
 pub mod intrinsic;
 mod kernel;
 mod line_sizes;
+mod logging;
 pub mod nvptx;
 pub mod pass;
 mod support;
@@ -43,6 +44,7 @@ pub use analysis::size_bound::SizeBound;
 pub use elinvar_ir::Location;
 pub use error::Error;
 pub use line_sizes::{LineSize, line_sizes};
+pub use logging::{LogCall, LoggedValue, log_calls};
 pub use pass::{Form, PassInfo, verify_each};
 pub use transform::bounds;
 
@@ -63,9 +65,10 @@ pub const THREADGROUP_SECTION: &str = "elinvar.threadgroup";
 ///
 /// It runs the threadgroups with linear index `begin..end` (x fastest), each from start to end and in ascending order
 /// if [`Options::ascending`], and returns 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; const u64 *sizes;
-/// FaultRecord *record; const u8 *stop; u32 group[3]; }`; `sizes` is read only by kernels with bounds checks or
+/// FaultRecord *record; const u8 *stop; u32 group[3]; u32 log_kernel; Control *log; }`; `sizes` is read only by kernels with bounds checks or
 /// [private counters](Compiled::private_counters), `record` by those with bounds checks, `stop` by those that can be stopped
-/// ([`Options::stoppable`]), `group`, the size of a full threadgroup, by those for which it is [dynamic](GroupSize::Dynamic). An entry
+/// ([`Options::stoppable`]), `group`, the size of a full threadgroup, by those for which it is [dynamic](GroupSize::Dynamic), `log_kernel` and `log`, the kernel's number in log
+/// records and the log ring's control block, by those with [log calls](log_calls). An entry
 /// of `args` is an address; for a threadgroup argument it is the byte offset of its memory behind the
 /// first [`Compiled::scratch_bytes`] of `scratch`. `scratch` is aligned to 64 and belongs to one call
 /// at a time; its content on entry is irrelevant. `sizes` has the size of each argument's memory in bytes,

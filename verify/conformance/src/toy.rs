@@ -13,11 +13,12 @@ use std::time::Instant;
 use elinvar_driver::submission::{Backend, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
 use elinvar_driver::{
     Binding, Caps, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Error, Fault, Features,
-    FunctionConstant, Grid, Init, Library, Limits, Memory, MemorySlice, Pipeline, PipelineOptions,
-    Primitives, Priority, Queue, Result, Signature, Source, StopsAt, Storage, UnsupportedKernel,
+    FunctionConstant, Grid, Init, Library, Limits, Log, LogKernel, LogSite, Memory, MemorySlice, Pipeline,
+    PipelineOptions, Primitives, Priority, Queue, Result, Signature, Source, StopsAt, Storage,
+    UnsupportedKernel,
 };
 use elinvar_msl::{Program, Toolchain};
-use elinvar_reference::{Argument, Launch};
+use elinvar_reference::{Argument, Launch, LogRecord};
 
 /// A new device.
 pub fn device() -> Arc<dyn Device> {
@@ -47,12 +48,13 @@ pub fn device() -> Arc<dyn Device> {
         primitives: Primitives::NONE,
     };
     let caps = Caps { name: "toy".into(), kind: DeviceKind::Sim, limits, features };
-    Arc::new(ToyDevice { caps, start: Instant::now() })
+    Arc::new(ToyDevice { caps, start: Instant::now(), log: Log::new() })
 }
 
 struct ToyDevice {
     caps: Caps,
     start: Instant,
+    log: Arc<Log>,
 }
 
 #[allow(unsafe_code)] // promises what the contract asks for
@@ -81,7 +83,8 @@ unsafe impl Device for ToyDevice {
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
         let toolchain = Toolchain::find().map_err(|error| Error::Environment(error.to_string()))?;
-        Ok(Arc::new(ToyLibrary(Program::compile(&toolchain, source).map_err(compile_error)?)))
+        let program = Program::compile(&toolchain, source).map_err(compile_error)?;
+        Ok(Arc::new(ToyLibrary { program, source: Arc::new(source.clone()), log: self.log.clone() }))
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
@@ -89,6 +92,10 @@ unsafe impl Device for ToyDevice {
             Priority::Normal => Ok(Arc::new(QueueHandle::new(ToyQueue { start: self.start }))),
             other => Err(Error::unsupported(format!("device `toy` has no queues of priority {other:?}"))),
         }
+    }
+
+    fn log(&self) -> Option<&Arc<Log>> {
+        Some(&self.log)
     }
 
     fn clock_ns(&self) -> u64 {
@@ -193,37 +200,46 @@ mod access {
 }
 
 /// A compiled source.
-struct ToyLibrary(Program);
+struct ToyLibrary {
+    program: Program,
+    source: Arc<Source>,
+    log: Arc<Log>,
+}
 
 impl Library for ToyLibrary {
     fn kernels(&self) -> &[Signature] {
-        self.0.kernels()
+        self.program.kernels()
     }
 
     fn unsupported(&self) -> &[UnsupportedKernel] {
-        self.0.unsupported()
+        self.program.unsupported()
     }
 
     fn warnings(&self) -> &[Diagnostic] {
-        self.0.warnings()
+        self.program.warnings()
     }
 
     fn constants(&self) -> &[FunctionConstant] {
-        self.0.constants()
+        self.program.constants()
     }
 
     /// All kernels are checked: an access outside an argument is a fault.
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
-        let specialized = self.0.specialize(kernel, &options.constants).map_err(compile_error)?;
+        let specialized = self.program.specialize(kernel, &options.constants).map_err(compile_error)?;
         let module = elinvar_ir::Module::parse(&specialized.ir);
         let module = module.map_err(|error| Error::unsupported(error.to_string()))?;
-        Ok(Arc::new(ToyPipeline { signature: specialized.signature, module }))
+        let origin = elinvar_code::Origin { signature: specialized.signature, source: self.source.clone() };
+        let logs = origin.logs(&module)?;
+        let signature = Signature { logs, ..origin.signature };
+        let log = self.log.kernel(&signature);
+        Ok(Arc::new(ToyPipeline { signature, module, log }))
     }
 }
 
 struct ToyPipeline {
     signature: Signature,
     module: elinvar_ir::Module,
+    log: Option<Arc<LogKernel>>,
 }
 
 impl Pipeline for ToyPipeline {
@@ -235,12 +251,30 @@ impl Pipeline for ToyPipeline {
         elinvar_code::max_threads(&self.signature)
     }
 
+    fn log_kernel(&self) -> Option<&Arc<LogKernel>> {
+        self.log.as_ref()
+    }
+
     fn prepare(&self, group: Dim3) -> Result<()> {
         elinvar_code::check_group(&self.signature, group)
     }
 }
 
 impl ToyPipeline {
+    /// Stores a log record that the interpreter has read.
+    fn store(&self, record: LogRecord) {
+        let is_it = |site: &LogSite| {
+            let LogSite { format, subsystem, category, level, .. } = site;
+            (format, subsystem, category, *level as u8)
+                == (&record.format, &record.subsystem, &record.category, record.level)
+                && site.words() == record.words.len()
+        };
+        let site = self.signature.logs.iter().position(is_it);
+        if let (Some(kernel), Some(site)) = (&self.log, site) {
+            kernel.log().store(kernel, site as u16, record.thread, record.words);
+        }
+    }
+
     fn launch(&self, dispatch: &Dispatch) -> Result<()> {
         let threads = match &dispatch.grid {
             Grid::Threads(threads) => *threads,
@@ -261,10 +295,14 @@ impl ToyPipeline {
             Binding::Memory(slice) => access::load(slice).map(Argument::Bytes),
             Binding::Bytes(bytes) => Ok(Argument::Bytes(bytes.to_vec())),
             Binding::Threadgroup(len) => Ok(Argument::Threadgroup(*len)),
+            Binding::Unbound => Ok(Argument::Bytes(Vec::new())),
         };
         let arguments = dispatch.bindings.iter().map(load).collect::<Result<_>>()?;
         let launch = Launch { threads: threads.to_array(), group: dispatch.group.to_array(), arguments };
-        let memory = elinvar_reference::run(&self.module, &launch).map_err(|fault| {
+        let options = elinvar_reference::Options::default();
+        let mut log = |record| self.store(record);
+        let ran = elinvar_reference::run_logged(&self.module, &launch, &options, &mut log);
+        let memory = ran.map_err(|fault| {
             let (kernel, location) =
                 (self.signature.name.clone(), fault.location.as_ref().map(ToString::to_string));
             Error::Fault(Fault {

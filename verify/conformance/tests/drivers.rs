@@ -30,6 +30,8 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("metal", "barriers::different_barriers_fault", UNDEFINED),
     ("metal", "barriers::divergent_barrier_refused", UNDEFINED),
+    ("metal", "bindings::accesses_of_a_part", NO_LAYER),
+    ("metal", "bindings::accesses_of_unbound_buffers", NO_LAYER),
     ("metal", "checks::atomics", NO_LAYER),
     ("metal", "checks::barriers_and_early_return", ONLY_BUFFERS),
     ("metal", "checks::before_the_start", NO_LAYER),
@@ -49,12 +51,16 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "checks::write_past_the_end", NO_LAYER),
     ("metal", "errors::captures", NO_TRACE),
     ("metal", "events::a_failure_goes_on", NO_LAYER),
+    ("metal", "function_pointers::refused_tables", NO_TABLES),
+    ("metal", "function_pointers::tables", NO_TABLES),
+    ("metal", "function_pointers::tables_by_position", NO_TABLES),
     ("metal", "graphs::checked_launches", NO_LAYER),
     ("metal", "graphs::faults_stay_where_they_are", NO_LAYER),
     ("metal", "indirect::checked_kernels", NO_LAYER),
     ("metal", "indirect::counts_beyond_the_limits", "the device alone sees the counts"),
     ("metal", "large_buffers::checked_accesses_of_4_gib", NO_LAYER),
     ("metal", "large_buffers::checked_accesses_of_12_gib", NO_LAYER),
+    ("metal", "logging::", "log calls on device"),
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
@@ -66,6 +72,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "soundness::pointers_of_one_or_none", ONLY_BUFFERS),
     ("toy", "arguments::aliasing_arguments", "no arguments that overlap"),
     ("toy", "callbacks::waits_in_a_destructor", "of host memory in place"),
+    ("toy", "logging::delivered_while_it_runs", "kernels of two streams at once"),
     ("toy", "memory::flag_of_the_host", "of host memory in place"),
     ("toy", "memory::of_the_host", "of host memory in place"),
 ];
@@ -93,7 +100,7 @@ const OF_A_LIBRARY: &[&str] = &[
 
 /// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of
 /// the underlying device.
-const ISOLATED: [&str; 16] = [
+const ISOLATED: [&str; 17] = [
     "argument_buffers::",
     "arguments::",
     "basics::",
@@ -106,6 +113,7 @@ const ISOLATED: [&str; 16] = [
     "grids::",
     "indirect::",
     "large_buffers::",
+    "logging::",
     "memory::",
     "order::",
     "pipeline::",
@@ -113,12 +121,13 @@ const ISOLATED: [&str; 16] = [
 ];
 
 /// Chapters that run on the toy driver.
-const TOY: [&str; 5] = ["arguments::", "callbacks::", "events::", "indirect::", "memory::"];
+const TOY: [&str; 6] = ["arguments::", "callbacks::", "events::", "indirect::", "logging::", "memory::"];
 
 const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Does not apply if shader validation is enabled for the process.
 const NO_LAYER: &str = "shader validation is off";
+const NO_TABLES: &str = "the Metal driver does not support tables of functions";
 const OWN_COMPILER: &str = "Metal's own compiler reads the source";
 /// As the chapter `large_buffers` says it.
 const SHORT: &str = "memory is short";
@@ -127,6 +136,11 @@ const NO_CAPTURE: &str = "does not support captures";
 /// Does not apply if the process may write GPU traces.
 const NO_TRACE: &str = "Metal writes no GPU trace for this process";
 const NO_LIBRARY: &str = "has no library";
+
+/// Whether a row is for a case: it names the case or its chapter.
+fn is_for(row: &str, case: &str) -> bool {
+    row == case || (row.ends_with("::") && case.starts_with(row))
+}
 
 /// Why the device with index `number` among those of its kind does not support a case; `None` if it must compute it.
 fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'static str> {
@@ -137,7 +151,7 @@ fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'stati
         return Some(reason);
     }
     let set = |variable: &str| std::env::var_os(variable).is_some_and(|value| value != "0");
-    let listed = UNSUPPORTED.iter().find(|(kind, name, _)| *kind == device.kind().name() && *name == case);
+    let listed = UNSUPPORTED.iter().find(|(kind, row, _)| *kind == device.kind().name() && is_for(row, case));
     listed.map(|(_, _, reason)| *reason).filter(|reason| match *reason {
         NO_LAYER => !set("MTL_SHADER_VALIDATION"),
         NO_TRACE => !set("METAL_CAPTURE_ENABLED"),
@@ -298,7 +312,7 @@ fn counted(case: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
 fn lists(list: &[String]) -> Result<(), Failed> {
     let known = cases();
     let rows = UNSUPPORTED.iter().map(|(_, case, _)| *case).chain(OF_A_LIBRARY.iter().copied());
-    let unknown: Vec<&str> = rows.filter(|row| !known.iter().any(|case| case.name == *row)).collect();
+    let unknown: Vec<&str> = rows.filter(|row| !known.iter().any(|case| is_for(row, case.name))).collect();
     println!("{}", list.join("\n"));
     if unknown.is_empty() { Ok(()) } else { Err(format!("no such cases: {unknown:?}").into()) }
 }

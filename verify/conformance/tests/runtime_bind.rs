@@ -184,10 +184,10 @@ fn vectors() {
     bench.launch(&float4, (&bench.device.buffer::<f32>(8).unwrap(),)).unwrap();
     bench.launch(&float4, (&bench.device.buffer::<[f32; 4]>(2).unwrap(),)).unwrap();
     bench.launch(&float4, (Arg::value(&[1f32; 4]),)).unwrap();
+    bench.launch(&float4, (&bench.device.buffer::<f32>(10).unwrap(),)).unwrap();
     assert_eq!(
-        invalid(bench.launch(&float4, (&bench.device.buffer::<f32>(10).unwrap(),))),
-        "kernel `k`, argument 0 `a` (device const float4*): the buffer has 40 bytes, which is not a \
-         multiple of the element size of 16"
+        invalid(bench.launch(&float4, (&bench.device.buffer::<f32>(3).unwrap(),))),
+        "kernel `k`, argument 0 `a` (device const float4*): needs at least 16 bytes, the buffer has 12"
     );
     assert_eq!(
         invalid(bench.launch(&float4, (&bench.device.buffer::<u32>(8).unwrap(),))),
@@ -267,10 +267,7 @@ fn pointers_to_structs() {
         invalid(bench.launch(&kernel, (&bench.device.buffer::<u8>(0).unwrap(),))),
         format!("{place}: needs at least 8 bytes, the buffer has 0")
     );
-    assert_eq!(
-        invalid(bench.launch(&kernel, (&bench.device.buffer::<u8>(20).unwrap(),))),
-        format!("{place}: the buffer has 20 bytes, which is not a multiple of the element size of 8")
-    );
+    bench.launch(&kernel, (&bench.device.buffer::<u8>(20).unwrap(),)).unwrap();
 }
 
 #[test]
@@ -315,11 +312,9 @@ fn types_known_at_run_time() {
         "kernel `add`, argument 0 `a` (device const float*): expected float, given a buffer of `uint`"
     );
     let odd = bench.device.buffer::<u8>(15).unwrap();
-    let odd =
-        bench.launch(&kernel, (Arg::from(&odd).of(Scalar::F32), Arg::from(&mut out).of(Scalar::F32), 4u32));
-    assert!(
-        invalid(odd).ends_with("the buffer has 15 bytes, which is not a multiple of the element size of 4")
-    );
+    bench
+        .launch(&kernel, (Arg::from(&odd).of(Scalar::F32), Arg::from(&mut out).of(Scalar::F32), 4u32))
+        .unwrap();
 }
 
 #[test]

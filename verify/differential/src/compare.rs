@@ -202,6 +202,8 @@ fn compiled(runnable: &Runnable, case: &Case, input: Memory) -> std::result::Res
         record: &raw mut record,
         stop: &raw const go_on,
         group,
+        log_kernel: 0,
+        log: std::ptr::null(),
     };
     let mut scratch = vec![Block([0xcd; 64]); runnable.made.scratch_bytes as usize / 64 + 1];
     let all = 0..groups.into_iter().map(u64::from).product();

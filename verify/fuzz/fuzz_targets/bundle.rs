@@ -41,7 +41,7 @@ fn sealed(body: &[u8]) -> Vec<u8> {
 fn records(record: &[u8]) {
     let source = Source::msl("a");
     let kernel = kernel_key("ptx", &source, "k", &PipelineOptions::default());
-    let sources = BTreeMap::from([("a.metal", source_key(&source))]);
+    let sources = BTreeMap::from([(("a.metal", 0_u8), source_key(&source))]);
     let records = BTreeMap::from([&source_key(&source), &kernel].map(|key| (*key.as_bytes(), Bytes::new(record))));
     let Some(bundle) = read(&sealed(&encode(&(sources, records)))) else { panic!("a bundle that is whole was refused") };
     assert_eq!(bundle.sources().count(), 1);

@@ -45,7 +45,7 @@ impl<'m> Machine<'m> {
             }
             Some(Intrinsic::SimdgroupBarrier) => Some(Function::SimdgroupBarrier),
             Some(Intrinsic::Group(call)) => Some(Function::Group(call)),
-            Some(Intrinsic::Position(_)) => None,
+            Some(Intrinsic::Position(_) | Intrinsic::Log) => None,
             None if name == warp::BARRIER => {
                 thread.state = State::AtBarrier;
                 return Ok(());
@@ -58,6 +58,9 @@ impl<'m> Machine<'m> {
         }
         let value = if let Some(Intrinsic::Position(position)) = intrinsic {
             Some(self.position(thread.position, position, &args)?)
+        } else if intrinsic == Some(Intrinsic::Log) {
+            self.log_call(&args)?;
+            None
         } else if name.starts_with(PREFIX) {
             return Err(Problem::Unsupported(format!("the intrinsic `{name}`")));
         } else if name.starts_with(warp::PREFIX) {
@@ -128,7 +131,7 @@ impl<'m> Machine<'m> {
             Position::FullGroupSize => self.sizes.full_group,
             Position::Grid => self.sizes.grid,
             Position::Groups => self.sizes.groups,
-            Position::ArgumentBytes | Position::FaultRecord => {
+            Position::ArgumentBytes | Position::FaultRecord | Position::LogRing | Position::LogKernel => {
                 return Err(Problem::Unsupported(format!("the intrinsic `{name}`")));
             }
         };

@@ -4,6 +4,7 @@ use elinvar_ir::Module;
 use elinvar_spmd::ENTRY;
 
 use crate::fault::{Fault, Problem, Result};
+use crate::log::LogRecord;
 use crate::machine::{Machine, Sizes};
 use crate::memory::{Allocation, Place};
 use crate::transfer::Uninitialized;
@@ -68,6 +69,19 @@ pub fn run_with(
     launch: &Launch,
     options: &Options,
 ) -> std::result::Result<Vec<Vec<u8>>, Fault> {
+    run_logged(module, launch, options, &mut |_| {})
+}
+
+/// As [`run_with`]; passes on the log calls of each threadgroup when it has ended or has a fault.
+///
+/// # Errors
+/// The first fault.
+pub fn run_logged(
+    module: &Module,
+    launch: &Launch,
+    options: &Options,
+    log: &mut dyn FnMut(LogRecord),
+) -> std::result::Result<Vec<Vec<u8>>, Fault> {
     let sizes = Sizes::new(launch.threads, launch.group);
     let (mut machine, entry, mut addresses) = prepare(module, launch, options, sizes)
         .map_err(|problem| Fault::outside(problem, format!("the launch of `{ENTRY}`")))?;
@@ -77,7 +91,9 @@ pub fn run_with(
         }
         begin_group(&mut machine, launch, &mut addresses).map_err(|p| machine.fault(p, None))?;
         let args: Vec<Value> = addresses.iter().map(|a| Value::Bits(u128::from(*a))).collect();
-        machine.run_group(entry, &args)?;
+        let ended = machine.run_group(entry, &args);
+        machine.log.drain(..).for_each(&mut *log);
+        ended?;
     }
     let kept = launch.arguments.iter().zip(addresses).map(|(argument, address)| match argument {
         Argument::Bytes(_) => machine.memory.release(address).map_or_else(Vec::new, |a| a.bytes),

@@ -10,6 +10,7 @@
 //!   results poison (`nsw`, `inbounds`, fast-math and others) have no effect.
 //! - Barriers and simdgroup operations are executed in lockstep (`group`, `group_ops`, `order`).
 //! - Modules lowered for NVPTX can be interpreted too ([`Options::blocks`]), with lanes in arbitrary order (`warp`).
+//! - Log calls are passed on with their strings ([`LogRecord`]).
 //! - Unknown constructs are a [`Fault`] that names them, and are never skipped.
 //!
 //! It does not detect data races: threads of a threadgroup run one after the other between barriers, so a kernel with a race gets
@@ -29,6 +30,7 @@ mod group_ops;
 mod integer;
 mod intrinsic;
 mod launch;
+mod log;
 mod machine;
 mod math;
 mod memory;
@@ -40,5 +42,6 @@ mod value;
 mod warp;
 
 pub use fault::{Fault, Problem};
-pub use launch::{Argument, Launch, Options, run, run_with};
+pub use launch::{Argument, Launch, Options, run, run_logged, run_with};
+pub use log::LogRecord;
 pub use transfer::Uninitialized;

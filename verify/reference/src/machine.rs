@@ -8,6 +8,7 @@ use elinvar_spmd::THREADGROUP_SECTION;
 use crate::Options;
 use crate::constant::{self, Globals};
 use crate::fault::{Fault, Problem, Result};
+use crate::log::LogRecord;
 use crate::memory::{Allocation, Memory, Place};
 use crate::order::Order;
 use crate::thread::{Frame, Thread};
@@ -58,6 +59,8 @@ pub(crate) struct Machine<'m> {
     pub memory: Memory,
     pub sizes: Sizes,
     pub steps: u64,
+    /// Log calls that were executed and not yet passed on.
+    pub log: Vec<LogRecord>,
     functions: HashMap<&'m str, usize>,
     orders: Vec<Option<Order>>,
     addresses: HashMap<&'m str, u64>,
@@ -71,6 +74,7 @@ impl<'m> Machine<'m> {
             memory: Memory::new(),
             sizes,
             steps: 0,
+            log: Vec::new(),
             functions: HashMap::new(),
             orders: Vec::new(),
             addresses: HashMap::new(),

@@ -52,7 +52,7 @@ fn source() -> String {
         let _ = write!(text, ", uint3 {0}_at [[{0}]]", position.name());
     }
     text += ") {\n    int x = p[0];\n    threadgroup_barrier(mem_flags::mem_none);\n    \
-             simdgroup_barrier(mem_flags::mem_none);\n";
+             simdgroup_barrier(mem_flags::mem_none);\n    printf(\"%d\", x);\n";
     for call in GroupCall::all() {
         let _ = writeln!(text, "    {}", statement(call));
     }
@@ -82,7 +82,10 @@ fn every_intrinsic_is_declared_by_the_headers() {
     }
     let is_declared = |intrinsic: &Intrinsic| match intrinsic {
         Intrinsic::Position(position) => position.is_declared(),
-        Intrinsic::ThreadgroupBarrier | Intrinsic::SimdgroupBarrier | Intrinsic::Group(_) => true,
+        Intrinsic::ThreadgroupBarrier
+        | Intrinsic::SimdgroupBarrier
+        | Intrinsic::Group(_)
+        | Intrinsic::Log => true,
     };
     let all: BTreeSet<String> = Intrinsic::all().filter(is_declared).map(Intrinsic::name).collect();
     assert_eq!(declared, all);

@@ -39,7 +39,7 @@ fn packed(bundle: &[u8], source: &Source) -> Result<Source, String> {
     let read = Bundle::from_bytes(bundle).map_err(|error| error.to_string())?;
     let name = source.files.first().map_or("", |file| &file.name);
     // By its text: the bundle must not be used for another version of the source.
-    if !read.sources().any(|(_, known)| known == key) {
+    if !read.sources().any(|(_, _, known)| known == key) {
         return Err(format!("this elinvar carries compiled kernels, but not of `{name}` as it is"));
     }
     let files = vec![SourceFile { name: name.to_owned(), text: String::new() }];

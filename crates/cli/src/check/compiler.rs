@@ -3,6 +3,7 @@
 use elinvar::{Dim3, Error, Signature, Source};
 use elinvar_code::{Declared, Rejected, Verdict, max_threads, user_cache};
 use elinvar_driver::PipelineOptions;
+use elinvar_msl::{CachedProgram, Toolchain};
 use elinvar_native::{Form, SizeBound};
 use elinvar_ptx::Constants;
 
@@ -13,6 +14,15 @@ use crate::target::Target;
 /// Threads of the threadgroup that a kernel is checked for, or as many as it allows: those of a simdgroup, because some kernels
 /// are rejected only then.
 const CHECKED_THREADS: u32 = 32;
+
+/// Declarations of a source, from the front end alone.
+///
+/// # Errors
+/// `Compile` with the diagnostics; `Environment` if there is no clang.
+pub fn declarations(source: &Source) -> Result<Declared, Error> {
+    let toolchain = Toolchain::find_with(user_cache())?;
+    Ok(CachedProgram::new(&toolchain, source)?.declared().clone())
+}
 
 /// The compiler for a target, which need not be installed, and a source.
 pub enum Compiler {
@@ -31,6 +41,9 @@ impl Compiler {
             Target::Cpu(None) => native(elinvar_native::Target::from_env()?),
             Target::Cpu(Some(level)) => native(elinvar_native::Target::of(level)?),
             Target::Cuda(target) => elinvar_ptx::Compiler::new(user_cache(), source, target).map(Self::Cuda),
+            Target::Metal => Err(Error::unsupported(
+                "Metal compiles on Apple devices; `--syntax-only` checks what is known without",
+            )),
         }
     }
 

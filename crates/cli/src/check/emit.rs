@@ -15,6 +15,7 @@ use super::file_report::{Built, FileReport};
 use super::is;
 use crate::failure::{Failure, Result};
 use crate::report::say;
+use crate::selection::{KernelPattern, is_selected};
 use crate::target::Target;
 
 /// Threads of a threadgroup that code is made for when no size is given, or as many as the kernel allows.
@@ -48,8 +49,9 @@ impl Emit {
             _ => return Err(Failure::usage("--emit prints code for one target; give --target once")),
         };
         let needed = match (self, target) {
-            (Self::Ptx, Target::Cpu(_)) => "cuda",
+            (Self::Ptx, Target::Cpu(_) | Target::Metal) => "cuda",
             (Self::VectorIr | Self::Asm | Self::Lines, Target::Cuda(_)) => "cpu",
+            (_, Target::Metal) => "cpu or cuda",
             _ => return Ok(target),
         };
         Err(Failure::usage(format!("--emit {} is for --target {needed}, not {target}", self.name())))
@@ -114,14 +116,14 @@ fn lines(sizes: &[LineSize]) -> String {
     text
 }
 
-/// Prints the code of a source's kernels, of all or of the one of that name. What cannot be compiled is entered into `report`.
+/// Prints the code of a source's kernels, of all or of those that match a pattern. What cannot be compiled is entered into `report`.
 ///
 /// # Errors
 /// When standard output cannot be written to.
 pub fn print(
     (emit, target, group): (Emit, Target, Option<Dim3>),
     source: &Source,
-    kernel: Option<&str>,
+    kernels: &[KernelPattern],
     constants: &[Constant],
     report: &mut FileReport,
 ) -> Result<()> {
@@ -132,14 +134,13 @@ pub fn print(
             return Ok(());
         }
     };
-    let Declared { kernels, unsupported, constants: declared, warnings } = compiler.declared();
-    warnings.iter().for_each(|warning| report.note(warning));
-    report.constants = declared.clone();
+    let Declared { kernels: all, unsupported, constants: declared, warnings: _ } = compiler.declared();
+    report.declare(compiler.declared());
     let own = constants.iter().filter(|given| declared.iter().any(|known| is(known, given)));
     let options =
         PipelineOptions { constants: own.cloned().collect(), checked: false, tier: Tier::Optimized };
-    let wanted = |name: &str| kernel.is_none_or(|kernel| kernel == name);
-    for kernel in kernels.iter().filter(|kernel| wanted(&kernel.name)) {
+    let wanted = |name: &str| is_selected(kernels, name);
+    for kernel in all.iter().filter(|kernel| wanted(&kernel.name)) {
         match code(&compiler, emit, kernel, &options, group) {
             Ok(code) => {
                 let Signature { name, file, line, .. } = kernel;
@@ -152,14 +153,7 @@ pub fn print(
         }
     }
     for kernel in unsupported.iter().filter(|kernel| wanted(&kernel.name)) {
-        report.enter_unsupported(target, kernel);
-    }
-    if let Some(name) = kernel
-        && !report.has(name)
-    {
-        let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
-        let known = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
-        report.fail(Failure::input(format!("no kernel `{name}` in the source; it has {known}")));
+        report.enter_unsupported(Some(target), kernel);
     }
     Ok(())
 }

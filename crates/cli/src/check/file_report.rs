@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use elinvar::{Diagnostic, Error, Severity, Signature};
+use elinvar_code::Declared;
 use elinvar_driver::{FunctionConstant, UnsupportedKernel};
 use serde_json::{Map, Value, json};
 
@@ -22,6 +23,8 @@ pub struct FileReport {
     failures: Vec<Failure>,
     /// Function constants that the file declares.
     pub constants: Vec<FunctionConstant>,
+    /// Names of the kernels that the file declares; `None` if it has errors.
+    declared: Option<Vec<String>>,
     times: Vec<Times>,
 }
 
@@ -40,7 +43,8 @@ struct Row {
     line: u32,
     /// `None` if no target supports the kernel.
     signature: Option<Signature>,
-    states: Vec<(Target, State)>,
+    /// States by target; `None` for all targets.
+    states: Vec<(Option<Target>, State)>,
 }
 
 /// State of a kernel for a target.
@@ -67,12 +71,33 @@ impl FileReport {
     /// An empty report.
     pub fn new(file: String) -> Self {
         let (kernels, diagnostics, failures) = (Vec::new(), Vec::new(), Vec::new());
-        Self { file, kernels, diagnostics, failures, constants: Vec::new(), times: Vec::new() }
+        let (constants, times) = (Vec::new(), Vec::new());
+        Self { file, kernels, diagnostics, failures, constants, declared: None, times }
     }
 
-    /// Adds durations for a target.
-    pub fn took(&mut self, target: Target, mut times: Times) {
-        times.target = Some(target.to_string());
+    /// Takes what the file declares.
+    pub fn declare(&mut self, declared: &Declared) {
+        let Declared { kernels, unsupported, constants, warnings } = declared;
+        warnings.iter().for_each(|warning| self.note(warning));
+        self.constants.clone_from(constants);
+        let supported = kernels.iter().map(|kernel| &kernel.name);
+        let names = supported.chain(unsupported.iter().map(|kernel| &kernel.name));
+        self.declared = Some(names.cloned().collect());
+    }
+
+    /// Whether its declarations are known.
+    pub fn is_declared(&self) -> bool {
+        self.declared.is_some()
+    }
+
+    /// Names of the declared kernels.
+    pub fn declared(&self) -> impl Iterator<Item = &str> {
+        self.declared.iter().flatten().map(String::as_str)
+    }
+
+    /// Adds durations, for a target if there is one.
+    pub fn took(&mut self, target: Option<Target>, mut times: Times) {
+        times.target = target.map(|target| target.to_string());
         self.times.push(times);
     }
 
@@ -92,9 +117,9 @@ impl FileReport {
         }
     }
 
-    /// Whether there is a kernel of that name.
-    pub fn has(&self, name: &str) -> bool {
-        self.kernels.iter().any(|row| row.name == name)
+    /// Adds a kernel as it is declared.
+    pub fn list(&mut self, kernel: &Signature) {
+        self.row(&kernel.name, &kernel.file, kernel.line).signature = Some(kernel.clone());
     }
 
     /// Adds the result of building a kernel for a target.
@@ -123,11 +148,11 @@ impl FileReport {
         };
         let row = self.row(&kernel.name, &kernel.file, kernel.line);
         row.signature.get_or_insert(signature);
-        row.states.push((target, state));
+        row.states.push((Some(target), state));
     }
 
-    /// A kernel that a target does not support.
-    pub fn enter_unsupported(&mut self, target: Target, kernel: &UnsupportedKernel) {
+    /// A kernel that a target does not support, or that none does.
+    pub fn enter_unsupported(&mut self, target: Option<Target>, kernel: &UnsupportedKernel) {
         let UnsupportedKernel { name, reason } = kernel;
         self.note(reason);
         let row = self.row(name, &reason.file, reason.line);
@@ -160,6 +185,9 @@ impl FileReport {
     pub fn print(&self, times: bool) -> Result<()> {
         for row in &self.kernels {
             say(format_args!("{}\n", row.text()))?;
+        }
+        for FunctionConstant { name, index, ty } in &self.constants {
+            say(format_args!("function constant {ty} {name}  function_constant({index})"))?;
         }
         if times {
             Times::print(&self.times)?;
@@ -204,8 +232,11 @@ impl FileReport {
         let kernels: Vec<Value> = self.kernels.iter().map(Row::to_json).collect();
         let diagnostics: Vec<Value> = self.diagnostics.iter().map(diagnostic_json).collect();
         let errors: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
-        let mut file =
-            json!({ "file": self.file, "kernels": kernels, "diagnostics": diagnostics, "errors": errors });
+        let constant = |FunctionConstant { name, index, ty }: &FunctionConstant| json!({ "name": name, "index": index, "type": ty.to_string() });
+        let constants: Vec<Value> = self.constants.iter().map(constant).collect();
+        let mut file = json!({
+            "file": self.file, "kernels": kernels, "constants": constants, "diagnostics": diagnostics, "errors": errors,
+        });
         if times {
             file["times"] = self.times.iter().map(Times::to_json).collect();
         }
@@ -220,7 +251,8 @@ impl Row {
         let mut out = signature.as_ref().map_or_else(head, signature::text);
         for (target, state) in states {
             let (word, why) = state.parts();
-            let _ = write!(out, "\n      {target}: {word}");
+            let target = target.map_or_else(String::new, |target| format!("{target}: "));
+            let _ = write!(out, "\n      {target}{word}");
             if let Some(why) = why {
                 let _ = write!(out, ": {why}");
             }
@@ -238,9 +270,10 @@ impl Row {
             })
         };
         let mut kernel = signature.as_ref().map_or_else(unknown, signature::to_json);
-        let state = |(target, state): &(Target, State)| {
+        let state = |(target, state): &(Option<Target>, State)| {
             let (word, why) = state.parts();
-            (target.to_string(), json!({ "state": word, "reason": why }))
+            let target = target.map_or_else(|| "all".to_owned(), |target| target.to_string());
+            (target, json!({ "state": word, "reason": why }))
         };
         kernel["targets"] = states.iter().map(state).collect::<Map<_, _>>().into();
         kernel
@@ -300,6 +333,7 @@ mod tests {
             line: 3,
             max_threads_per_threadgroup: None,
             code: None,
+            logs: Vec::new(),
         }
     }
 

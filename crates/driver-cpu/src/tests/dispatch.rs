@@ -104,7 +104,8 @@ fn groups_start_in_ascending_order_where_the_kernel_could_tell() {
         kernel void tickets(device atomic_uint* n, device uint* out, uint i [[thread_position_in_grid]]) {
             out[i] = atomic_fetch_add_explicit(n, 1u, memory_order_relaxed);
         }";
-    let library = CpuLibrary::new(&elinvar_cache::Cache::off(), &Source::named("order.metal", text)).unwrap();
+    let source = Source::named("order.metal", text);
+    let library = CpuLibrary::new(&elinvar_cache::Cache::off(), &source, elinvar_driver::Log::new()).unwrap();
     for (name, ascending) in [("plain", false), ("counts", false), ("tickets", true)] {
         let pipeline = library.pipeline(name, &PipelineOptions::default()).unwrap();
         pipeline.prepare(Dim3::from(8)).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use elinvar_driver::{Binding, Command, Device, Error, Event, Priority};
+use elinvar_driver::{Binding, Command, Device, Error, Event, Priority, TimestampSlot};
 
 use crate::testing::{self, Gate, bound, dispatch, memory, pipeline, run, submit, words};
 
@@ -98,10 +98,13 @@ fn what_waits_with_nothing_done_can_be_cancelled_and_nothing_else() {
     behind.recv().unwrap().unwrap();
     assert!(matches!(raised.failure(), Some(Error::Poisoned(_))), "it will not be raised any more");
     event.signal(1, 0);
-    let (begun, ended) = submit(&*queue, vec![gate.command(), wait(&event, 2)]);
+    let slot = Arc::new(TimestampSlot::new());
+    let stamp = Command::Timestamp { into: slot.clone() };
+    let (begun, ended) = submit(&*queue, vec![gate.command(), stamp, wait(&event, 2)]);
     gate.open();
-    let other = device.queue().unwrap();
-    run(&*other, vec![]).unwrap();
+    while slot.ns().is_none() {
+        std::thread::yield_now();
+    }
     assert!(!queue.cancel(begun), "a dispatch of it has run");
     event.signal(2, 0);
     ended.recv().unwrap().unwrap();

@@ -2,9 +2,9 @@
 //! each such test runs in a process of its own.
 
 use std::process::Command as Process;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use elinvar_driver::{Binding, Dim3, Error, Init, PipelineOptions, Storage};
+use elinvar_driver::{Binding, Dim3, Error, Init, PipelineOptions, Source, Storage};
 
 use crate::bench::{Bench, Test, bound, dispatch, expect_all, fill, signal, slice, submit, wait, words};
 
@@ -13,6 +13,7 @@ pub const TESTS: &[Test] = &[
     ("an_illegal_address_ends_the_device", |_| in_child("address")),
     ("a_misaligned_address_ends_the_device", |_| in_child("alignment")),
     ("one_of_several_kernels_ends_the_device", |_| in_child("several")),
+    ("lines_before_an_illegal_address_arrive", |_| in_child("log")),
 ];
 
 fn checked(bench: &Bench) {
@@ -55,6 +56,9 @@ fn in_child(fault: &str) {
 
 /// The part of a test that runs in a child process.
 pub fn child(fault: &str, bench: Bench) {
+    if fault == "log" {
+        return lines_before_the_end(&bench);
+    }
     let (wild, tame) = (bench.pipeline("wild"), bench.pipeline("tame"));
     let (queue, other) = (bench.queue(), bench.queue());
     let (event, gate) = (bench.event(), bench.event());
@@ -89,5 +93,38 @@ pub fn child(fault: &str, bench: Bench) {
     let reset = bench.device.reset();
     assert!(matches!(&reset, Err(Error::Unsupported(text)) if text.contains("new process")), "{reset:?}");
     assert!(bench.device.queue().is_err());
+    println!("as expected");
+}
+
+/// The log's ring is readable when the context is destroyed.
+fn lines_before_the_end(bench: &Bench) {
+    let text = "#include <metal_stdlib>
+        kernel void wild(constant ulong& far, uint i [[thread_position_in_grid]]) {
+            for (uint k = 0; k < 100; ++k) printf(\"%u %u\", i, k);
+            *reinterpret_cast<device uint*>(far) = i;
+        }";
+    let library = bench.device.compile(&Source::named("wild.metal", text)).unwrap();
+    let wild = library.pipeline("wild", &PipelineOptions::default()).unwrap();
+    let log = bench.device.log().unwrap();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let to = lines.clone();
+    log.subscribe(Arc::new(move |line| {
+        let numbers = line.message.split(' ').map(|word| word.parse::<u32>().unwrap());
+        to.lock().unwrap().push((line.thread.unwrap()[0], numbers.collect::<Vec<_>>()));
+    }));
+    let far = Binding::bytes(&(1_u64 << 46).to_ne_bytes());
+    let queue = bench.queue();
+    let failed = submit(&queue, [dispatch(&wild, vec![far], Dim3::from(32), Dim3::from(32))]);
+    let ended = failed.wait();
+    assert!(matches!(&ended, Err(Error::Fault(fault)) if fault.kernel == "wild"), "{ended:?}");
+    let lines = lines.lock().unwrap();
+    let mut next = [0_u32; 32];
+    for (thread, numbers) in &*lines {
+        let next = &mut next[*thread as usize];
+        assert_eq!(numbers[..], [*thread, *next]);
+        *next += 1;
+    }
+    assert!(next.contains(&100), "a thread that has faulted: {next:?}");
+    assert_eq!(log.lost(), 0);
     println!("as expected");
 }

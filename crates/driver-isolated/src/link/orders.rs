@@ -106,6 +106,7 @@ impl Writing<'_> {
                 Binding::Memory(slice) => Value::Memory(self.slice(slice)?),
                 Binding::Bytes(bytes) => Value::Bytes(bytes),
                 Binding::Threadgroup(bytes) => Value::Threadgroup(*bytes),
+                Binding::Unbound => Value::Unbound,
             })
         });
         let bindings = bindings.collect::<Result<_>>()?;

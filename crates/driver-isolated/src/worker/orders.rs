@@ -38,6 +38,7 @@ fn dispatch(table: &Table, launch: &Launch<'_>) -> Result<Dispatch> {
             Value::Memory(bytes) => Binding::Memory(slice(table, *bytes)?),
             Value::Bytes(bytes) => Binding::bytes(bytes),
             Value::Threadgroup(bytes) => Binding::Threadgroup(*bytes),
+            Value::Unbound => Binding::Unbound,
         })
     });
     let uses = launch.uses.iter().map(|(bytes, written)| {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use elinvar_driver::log::ring::LogMemory;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Command, Device, Error, HostBlock, Memory, Packed, Pipeline, PipelineOptions, Queue, Result, Source,
@@ -16,7 +17,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::files::Files;
 use super::{Answers, BASE, orders};
-use crate::wire::{FromWorker, Order, ToWorker};
+use crate::wire::{FromWorker, LogLoan, Order, ToWorker};
 
 pub(super) struct Table {
     device: Arc<dyn Device>,
@@ -49,6 +50,7 @@ struct ToLoad<'a> {
     group: Option<elinvar_driver::Dim3>,
     stoppable: bool,
     largest: u64,
+    log: Option<LogLoan>,
 }
 
 impl Table {
@@ -78,8 +80,9 @@ impl Table {
             }
             ToWorker::Transfer { request, order } => self.transfer(request, &order),
             ToWorker::Unmap { memory } => drop(self.memories.remove(&memory)),
-            ToWorker::Load { function, bundle, key, kernel, options, group, stoppable, largest } => {
-                let loaded = self.load(ToLoad { bundle, key, kernel, options, group, stoppable, largest });
+            ToWorker::Load { function, bundle, key, kernel, options, group, stoppable, largest, log } => {
+                let loaded =
+                    self.load(ToLoad { bundle, key, kernel, options, group, stoppable, largest, log });
                 let threads = |pipeline: &Arc<dyn Pipeline>| pipeline.max_threads_per_threadgroup();
                 let result = loaded.as_ref().map(threads).map_err(Clone::clone);
                 self.functions.insert(function, loaded);
@@ -126,7 +129,25 @@ impl Table {
         }
     }
 
+    /// Makes the device's kernels write to the host's log ring.
+    fn lend(&self, loan: LogLoan) -> Result<()> {
+        let Some(log) = self.device.log().filter(|log| !log.has_ring()) else { return Ok(()) };
+        if LogMemory::size(loan.size) > loan.len {
+            return Err(Error::invalid("a log that does not fit its pages"));
+        }
+        let memory = self.map(loan.offset, loan.len)?;
+        let addresses = memory.host_ptr().zip(memory.gpu_address());
+        let (host, device) = addresses.ok_or_else(|| Error::invalid("pages of a log without an address"))?;
+        #[allow(unsafe_code)] // memory that the host reads while kernels write it
+        // SAFETY: the host gives zeroed pages, which stay mapped as long as `memory`, and reads them as a ring only.
+        log.lend(unsafe { LogMemory::new(host.cast(), device, loan.size, memory) });
+        Ok(())
+    }
+
     fn load(&self, load: ToLoad<'_>) -> Result<Arc<dyn Pipeline>> {
+        if let Some(loan) = load.log {
+            self.lend(loan)?;
+        }
         let packed = Packed { bundle: load.bundle.into(), key: load.key };
         let source = Source { packed: Some(packed), ..Source::default() };
         let mut pipeline = self.device.compile(&source)?.pipeline(load.kernel, &load.options)?;
@@ -134,6 +155,9 @@ impl Table {
             let none =
                 || Error::unsupported(format!("kernel `{}` was not compiled with stop checks", load.kernel));
             pipeline = pipeline.stoppable().ok_or_else(none)?;
+        }
+        if let (Some(loan), Some(kernel)) = (load.log, pipeline.log_kernel()) {
+            kernel.renumber(loan.kernel);
         }
         load.group.map_or(Ok(()), |group| pipeline.prepare_for(group, load.largest))?;
         Ok(pipeline)

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use dispatch2::DispatchData;
 use elinvar_cache::Key;
+use elinvar_code::Declared;
 use elinvar_driver::{
-    Constant, ConstantKey, Diagnostic, Error, FunctionConstant, Library, MathMode, MetalLibrary as Compiled,
-    Pipeline, PipelineOptions, Result, Severity, Signature, Source, UnsupportedKernel,
+    Arg, Constant, ConstantKey, Diagnostic, ElementType, Error, FunctionConstant, Library, MathMode,
+    MetalLibrary as Compiled, Pipeline, PipelineOptions, Result, Severity, Signature, Source,
+    UnsupportedKernel, similar_names,
 };
 use elinvar_msl::CachedProgram;
 use objc2::rc::{Retained, autoreleasepool};
@@ -19,13 +21,15 @@ use objc2::sel;
 use objc2_foundation::{NSError, NSString};
 use objc2_metal::{MTLCompileOptions, MTLDevice as _, MTLFunction, MTLLibrary, MTLLibraryError, MTLMathMode};
 use parking_lot::Mutex;
+use serde_bytes::ByteBuf;
 
 use super::core::Core;
 use super::pipeline::{self, Known, MetalPipeline};
 use super::reflect::Reflection;
-use super::{archive, constants, front, reflect, validation};
-use crate::steering;
-use crate::{diagnostics, flatten};
+use super::{archive, constants, reflect};
+use crate::packed::PackedSource;
+use crate::packer::Code;
+use crate::{diagnostics, flatten, front, own_memory, steering};
 
 type Function = Retained<ProtocolObject<dyn MTLFunction>>;
 
@@ -36,20 +40,34 @@ struct MetalLibrary {
     library: Retained<ProtocolObject<dyn MTLLibrary>>,
     /// First part of the archive keys: source, device and compilation options.
     key: Key,
-    /// The front end's result.
-    checked: Option<CachedProgram>,
+    front: Front,
     kernels: Vec<Signature>,
     constants: Vec<FunctionConstant>,
     warnings: Vec<Diagnostic>,
     pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<MetalPipeline>>>,
 }
 
+/// Where signatures come from.
+enum Front {
+    /// Metal's reflection.
+    None,
+    Checked(CachedProgram),
+    Packed(PackedSource),
+}
+
 pub(super) fn library(core: &Arc<Core>, source: &Source) -> Result<Arc<dyn Library>> {
-    let made = compiled(core, source).map_err(|error| with_columns(core, source, error))?;
-    if source.metal_library.is_some() {
-        return Ok(Arc::new(made.reflected("it is compiled")?));
+    if let Some(packed) = &source.packed {
+        let (packed, code) = PackedSource::open(source, packed)?;
+        return Ok(Arc::new(compiled(core, source, &code)?.packed(packed)));
     }
-    match front::check(core, source) {
+    if let Some(Compiled(bytes)) = &source.metal_library {
+        expect_nothing_else(source)?;
+        let code = Code::Library(ByteBuf::from(&**bytes));
+        return Ok(Arc::new(compiled(core, source, &code)?.reflected("it is compiled")?));
+    }
+    let made = compiled(core, source, &Code::Text(flatten::flatten(source)?));
+    let made = made.map_err(|error| with_columns(core, source, error))?;
+    match front::check(&core.cache, source) {
         Ok(checked) => Ok(Arc::new(made.checked(checked))),
         Err(error) => {
             let why = format!("the front end could not read the source: {error}");
@@ -62,7 +80,7 @@ pub(super) fn library(core: &Arc<Core>, source: &Source) -> Result<Arc<dyn Libra
 fn with_columns(core: &Core, source: &Source, error: Error) -> Error {
     match error {
         Error::Compile(found) if found.iter().any(|diagnostic| diagnostic.column == 0) => {
-            let ours = match front::check(core, source) {
+            let ours = match front::check(&core.cache, source) {
                 Err(elinvar_msl::Error::Compile(ours)) => ours,
                 _ => Vec::new(),
             };
@@ -72,26 +90,27 @@ fn with_columns(core: &Core, source: &Source, error: Error) -> Error {
     }
 }
 
-/// Compiles a source with Metal; the kernels' signatures are not known yet.
-fn compiled(core: &Arc<Core>, source: &Source) -> Result<MetalLibrary> {
+/// Compiles code with Metal; the kernels' signatures are not known yet.
+fn compiled(core: &Arc<Core>, source: &Source, code: &Code) -> Result<MetalLibrary> {
     core.expect_present()?;
     let key = archive::key(&core.device, &core.cache);
-    let (key, library) = if let Some(Compiled(bytes)) = &source.metal_library {
-        expect_nothing_else(source)?;
-        (key.bytes(bytes), core.device.newLibraryWithData_error(&DispatchData::from_bytes(bytes)))
-    } else {
-        let text = flatten::flatten(source)?;
-        let (key, text) = (key.text(&text).number(source.math as u64), NSString::from_str(&text));
-        (key, core.device.newLibraryWithSource_options_error(&text, Some(&options(source.math))))
+    let (key, library) = match code {
+        Code::Library(bytes) => {
+            (key.bytes(bytes), core.device.newLibraryWithData_error(&DispatchData::from_bytes(bytes)))
+        }
+        Code::Text(text) => {
+            let (key, text) = (key.text(text).number(source.math as u64), NSString::from_str(text));
+            (key, core.device.newLibraryWithSource_options_error(&text, Some(&options(source.math))))
+        }
     };
-    let (key, library) = (key.finish(), library.map_err(|error| refused(&error, source))?);
+    let (key, library) = (key.finish(), library.map_err(|error| refused(&error, source, code))?);
     let file = source.files.first().map_or_else(String::new, |file| file.name.clone());
     Ok(MetalLibrary {
         core: core.clone(),
         file,
         library,
         key,
-        checked: None,
+        front: Front::None,
         kernels: Vec::new(),
         constants: Vec::new(),
         warnings: Vec::new(),
@@ -127,12 +146,12 @@ fn options(math: MathMode) -> Retained<MTLCompileOptions> {
     options
 }
 
-fn refused(error: &NSError, source: &Source) -> Error {
+fn refused(error: &NSError, source: &Source, code: &Code) -> Error {
     let text = error.localizedDescription().to_string();
     match MTLLibraryError(usize::try_from(error.code()).unwrap_or(0)) {
         MTLLibraryError::Unsupported => Error::Unsupported(text),
         // For invalid data, Metal reports an internal error.
-        _ if source.metal_library.is_some() => {
+        _ if matches!(code, Code::Library(_)) => {
             let name = source.files.first().map_or("", |file| &file.name);
             Error::invalid(format!("Metal library `{name}`: {text}"))
         }
@@ -145,7 +164,12 @@ impl MetalLibrary {
     fn checked(self, checked: CachedProgram) -> Self {
         let (kernels, constants) = (checked.kernels().to_vec(), checked.constants().to_vec());
         let warnings = checked.warnings().to_vec();
-        Self { kernels, constants, warnings, checked: Some(checked), ..self }
+        Self { kernels, constants, warnings, front: Front::Checked(checked), ..self }
+    }
+
+    fn packed(self, packed: PackedSource) -> Self {
+        let Declared { kernels, constants, warnings, .. } = packed.declared.clone();
+        Self { kernels, constants, warnings, front: Front::Packed(packed), ..self }
     }
 
     /// Uses Metal's reflection of the functions without values of function constants. A function that cannot be built without them has no
@@ -180,8 +204,11 @@ impl MetalLibrary {
     fn function(&self, name: &str, options: &PipelineOptions) -> Result<Function> {
         let text = NSString::from_str(name);
         let missing = || {
-            let known: Vec<&str> = self.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
-            Error::invalid(format!("no kernel `{name}` in the source; it has {}", list(&known)))
+            let known = self.kernels.iter().map(|kernel| kernel.name.as_str());
+            Error::invalid(format!(
+                "no kernel `{name}` in the source; {}",
+                similar_names("kernels", name, known)
+            ))
         };
         if !self.kernels.iter().any(|kernel| kernel.name == name) {
             return Err(missing());
@@ -217,17 +244,23 @@ impl MetalLibrary {
     }
 
     fn make(&self, name: &str, options: &PipelineOptions) -> Result<MetalPipeline> {
-        let known = self.checked.as_ref();
-        if options.checked {
-            let front = known.ok_or_else(|| {
+        let known = match &self.front {
+            Front::Packed(packed) => Some(packed.kernel(name, options)?),
+            Front::Checked(checked) => {
+                if options.checked {
+                    own_memory::expect_only_buffers(checked, name, &options.constants)?;
+                }
+                Some(front::signature(&self.core.cache, checked, name, &options.constants)?)
+            }
+            Front::None if options.checked => {
                 let why = "the front end could not read the source, so its accesses cannot be analyzed";
-                Error::unsupported(format!("bounds checks in kernel `{name}`: {why}"))
-            })?;
-            validation::expect_only_buffers(front, name, &options.constants)?;
+                return Err(own_memory::refusal(name, why));
+            }
+            Front::None => None,
+        };
+        if let Some((signature, _)) = &known {
+            expect_no_tables(signature)?;
         }
-        let known = known
-            .map(|checked| front::signature(&self.core, checked, name, &options.constants))
-            .transpose()?;
         let function = self.function(name, options)?;
         let key = self.archived(name, options);
         let (state, reflection) = pipeline::build(&self.core, name, &function, &key, options.checked)
@@ -245,8 +278,16 @@ impl MetalLibrary {
     }
 }
 
-fn list(names: &[&str]) -> String {
-    if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) }
+/// Tables of functions would have to be created for each pipeline.
+fn expect_no_tables(signature: &Signature) -> Result<()> {
+    let is_table = |arg: &&Arg| matches!(arg.element, ElementType::Function { .. });
+    match signature.args.iter().find(is_table) {
+        Some(table) => Err(Error::unsupported(format!(
+            "kernel `{}`, argument `{}`: the Metal driver does not support tables of functions",
+            signature.name, table.name
+        ))),
+        None => Ok(()),
+    }
 }
 
 impl Library for MetalLibrary {
@@ -259,7 +300,11 @@ impl Library for MetalLibrary {
     }
 
     fn unsupported(&self) -> &[UnsupportedKernel] {
-        self.checked.as_ref().map_or(&[], CachedProgram::unsupported)
+        match &self.front {
+            Front::Checked(checked) => checked.unsupported(),
+            // A bundle does not list them.
+            Front::Packed(_) | Front::None => &[],
+        }
     }
 
     fn warnings(&self) -> &[Diagnostic] {
@@ -293,7 +338,8 @@ mod tests {
         let source =
             Source::named("k.metal", format!("#include <metal_stdlib>\nusing namespace metal;\n{text}"));
         autoreleasepool(|_| {
-            let plain = compiled(&core, &source).unwrap();
+            let code = Code::Text(flatten::flatten(&source).unwrap());
+            let plain = compiled(&core, &source, &code).unwrap();
             plain.reflected("there is no clang here").unwrap()
         })
     }

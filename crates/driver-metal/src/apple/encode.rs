@@ -241,6 +241,8 @@ fn bind(
             // SAFETY: the runtime has checked the length against the device's limit.
             unsafe { encoder.setThreadgroupMemoryLength_atIndex(length, index) };
         }
+        // SAFETY: no buffer is a value that the method takes; it replaces that of an earlier launch.
+        Binding::Unbound => unsafe { encoder.setBuffer_offset_atIndex(None, 0, index) },
     }
     Ok(())
 }

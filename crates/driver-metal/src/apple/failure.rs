@@ -121,7 +121,7 @@ fn bytes(command: &Command) -> u64 {
         Command::Dispatch(dispatch) => {
             let bound = dispatch.bindings.iter().map(|binding| match binding {
                 Binding::Memory(slice) => slice.len,
-                Binding::Bytes(_) | Binding::Threadgroup(_) => 0,
+                Binding::Bytes(_) | Binding::Threadgroup(_) | Binding::Unbound => 0,
             });
             sum(&mut bound.chain(dispatch.uses.iter().map(|used| used.slice.len)))
         }

@@ -13,7 +13,6 @@ mod device;
 mod encode;
 mod encoding;
 mod failure;
-mod front;
 mod host;
 mod kernels;
 mod label;

@@ -151,6 +151,7 @@ impl Reflection {
             line: 0,
             max_threads_per_threadgroup: None,
             code: None,
+            logs: Vec::new(),
         })
     }
 }

@@ -6,18 +6,15 @@
 //! MetalValidation`). Accesses outside of a buffer read zero, and writes have no effect. The command buffer then has no error; its logs
 //! give the encoder, and the location in the source if known.
 //!
-//! The documentation mentions checks of buffers only. Therefore a kernel is rejected here if it could leave other memory: thread and
-//! threadgroup arrays, constant tables. Elinvar's front end determines that. The bounds are those of a buffer, so a checked launch
+//! The documentation mentions checks of buffers only. Therefore a kernel is rejected if it could leave other memory
+//! ([`own_memory`](crate::own_memory)). The bounds are those of a buffer, so a checked launch
 //! works on copies with exactly the bytes of its arguments (`copies`).
 //!
 //! The logs do not tell the argument, the element, the thread, and whether it was a read or a write.
 
 use std::ptr::NonNull;
 
-use elinvar_driver::{Arg, ArgKind, Command, Constant, Error, Fault, Result};
-use elinvar_ir::Module;
-use elinvar_msl::CachedProgram;
-use elinvar_spmd::bounds::{Given, Reach, RootKind, reach};
+use elinvar_driver::{Command, Fault, Result};
 use objc2::rc::Retained;
 use objc2::runtime::{AnyObject, NSObjectProtocol as _, ProtocolObject};
 use objc2::sel;
@@ -28,6 +25,7 @@ use objc2_metal::{
 };
 
 use super::encoding::BufferInfo;
+use crate::own_memory::refusal;
 
 type Log = Retained<ProtocolObject<dyn MTLFunctionLog>>;
 
@@ -44,10 +42,6 @@ const PARTS: [(&str, &str); 4] = [
 /// Whether it is enabled in this process.
 pub(super) fn is_on() -> bool {
     std::env::var_os(LAYER).is_some_and(|value| !value.is_empty() && value != "0")
-}
-
-fn refusal(kernel: &str, why: impl std::fmt::Display) -> Error {
-    Error::unsupported(format!("bounds checks in kernel `{kernel}`: {why}"))
 }
 
 /// Requests validation of a kernel's pipeline.
@@ -86,46 +80,6 @@ pub(super) fn expect(state: &ProtocolObject<dyn MTLComputePipelineState>, kernel
         MTLShaderValidation::Enabled => Ok(()),
         _ => Err(refusal(kernel, "Metal did not enable shader validation for the pipeline")),
     }
-}
-
-/// Checks that a kernel cannot leave any memory other than its buffers, whatever its arguments are.
-///
-/// # Errors
-/// `Unsupported`, with the access that could.
-pub(super) fn expect_only_buffers(
-    checked: &CachedProgram,
-    kernel: &str,
-    constants: &[Constant],
-) -> Result<()> {
-    let specialized = checked.specialize(kernel, constants)?;
-    let args = &specialized.signature.args;
-    let module = Module::parse(&specialized.ir).map_err(|error| refusal(kernel, error))?;
-    let of = |arg: &Arg| Given {
-        bytes: if arg.kind == ArgKind::Reference { arg.element_size } else { 0 },
-        align: 1,
-    };
-    let given: Vec<Given> = args.iter().map(of).collect();
-    let is_buffer = |index: &usize| args.get(*index).is_some_and(|arg| arg.kind != ArgKind::Threadgroup);
-    let looked_at = |kind: &RootKind| matches!(kind, RootKind::Argument(index) if is_buffer(index));
-    let found = reach(&module, &given, looked_at).map_err(|error| refusal(kernel, error))?;
-    let Some(Reach { root, location }) = found else { return Ok(()) };
-    let what = match &root.kind {
-        RootKind::Argument(index) => {
-            let name = args.get(*index).map_or("", |arg| &arg.name);
-            format!("threadgroup memory (`{name}`)")
-        }
-        RootKind::Threadgroup(name) => format!("threadgroup memory (`{name}`)"),
-        RootKind::Private => "a private array".to_owned(),
-        RootKind::Constant(_) => "a constant array".to_owned(),
-        RootKind::Null => "memory by a null pointer".to_owned(),
-    };
-    let place = location.map_or_else(String::new, |place| format!("{}:{}: ", place.file, place.line));
-    Err(refusal(
-        kernel,
-        format!(
-            "{place}{what} may be accessed out of bounds, and Metal's shader validation is documented for buffers only"
-        ),
-    ))
 }
 
 /// The faults that validation has found in a command buffer that has ended. Logs of other encoders belong to launches that did not request

@@ -10,7 +10,9 @@ use std::sync::{Arc, Weak};
 use super::backend::{Backend, Completed, Issue, Issued, Suspended};
 use super::state::{Kind, State, ToIssue, ToRetire};
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Command, Done, Error, Event, Result, Submission, Timing, end_submission, panic_text};
+use crate::{
+    Command, Done, Error, Event, Result, Submission, Timing, begin_logs, end_submission, panic_text,
+};
 
 /// The submissions of one queue of a device.
 pub struct SubmissionQueue<B: Backend> {
@@ -77,6 +79,7 @@ impl<B: Backend> SubmissionQueue<B> {
     ) -> Result<(Submission, Option<Turn<B>>)> {
         self.backend.expect_here("a submission")?;
         self.backend.admit(&commands)?;
+        begin_logs(&commands);
         let mut state = self.state.lock();
         let id = state.submit(commands, work, done);
         state.keep.get_or_insert_with(|| self.clone());

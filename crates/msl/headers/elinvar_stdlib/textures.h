@@ -95,13 +95,6 @@ ELINVAR_DEPTH(depthcube_array)
 #undef ELINVAR_DEPTH
 #undef ELINVAR_VECTOR
 
-template <class F> struct visible_function_table {
-    F* operator[](uint) const;
-    uint size() const;
-    bool empty() const;
-};
-template <class F> bool is_null_visible_function_table(visible_function_table<F>);
-
 enum class imageblock_data_rate { color, sample };
 struct imageblock_layout_explicit {};
 struct imageblock_layout_implicit {};

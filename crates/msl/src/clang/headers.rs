@@ -31,7 +31,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 32] = files![
+const FILES: [(&str, &str); 33] = files![
     "predefined.h",
     "include/elinvar_stdlib_macros.h",
     "include/simd/simd.h",
@@ -50,6 +50,7 @@ const FILES: [(&str, &str); 32] = files![
     "elinvar_stdlib/math_hyperbolic.h",
     "elinvar_stdlib/math_exact.h",
     "elinvar_stdlib/relational.h",
+    "elinvar_stdlib/function_table.h",
     "elinvar_stdlib/geometric.h",
     "elinvar_stdlib/pack.h",
     "elinvar_stdlib/synchronization.h",

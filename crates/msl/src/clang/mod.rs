@@ -1,5 +1,6 @@
 //! Runs of clang: arguments, input, output, failures.
 
+mod covering;
 pub(crate) mod headers;
 pub(crate) mod pch;
 pub mod process;
@@ -62,16 +63,29 @@ impl Output {
 /// `Clang` when it crashes or exceeds a limit; the input and the headers are kept then, and the error has the command line that
 /// reproduces it.
 pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], text: &str) -> Result<Output> {
-    run_with(scratch(&[])?, clang(toolchain, args), text)
+    run_with(scratch(&[])?, clang(toolchain, args), text, limits()?)
+}
+
+fn limits() -> Result<Limits> {
+    Limits::from_env().map_err(Error::Io)
 }
 
 /// [`run`] in the headers' directory, with relative paths: clang copies the argument of `-include` into text without escaping
 /// it.
 fn run_in_headers_dir(toolchain: &Toolchain, args: &[OsString], text: &str) -> Result<Output> {
+    run_in_headers_dir_within(limits()?, toolchain, args, text)
+}
+
+fn run_in_headers_dir_within(
+    limits: Limits,
+    toolchain: &Toolchain,
+    args: &[OsString],
+    text: &str,
+) -> Result<Output> {
     let headers = toolchain.headers()?;
     let mut command = clang(toolchain, args);
     command.current_dir(headers.root());
-    run_with(scratch(&[])?, command, text)
+    run_with(scratch(&[])?, command, text, limits)
 }
 
 fn clang(toolchain: &Toolchain, args: &[OsString]) -> Command {
@@ -97,10 +111,10 @@ pub(crate) fn run_in(
     args: &[OsString],
     text: &str,
 ) -> Result<Output> {
-    run_with(folder, clang(toolchain, args), text)
+    run_with(folder, clang(toolchain, args), text, limits()?)
 }
 
-fn run_with(folder: Scratch, mut command: Command, text: &str) -> Result<Output> {
+fn run_with(folder: Scratch, mut command: Command, text: &str, limits: Limits) -> Result<Output> {
     let cannot = |e: std::io::Error| Error::Io(format!("cannot write the source to a temporary file: {e}"));
     let file = folder.path().join(SOURCE);
     std::fs::write(&file, text).map_err(cannot)?;
@@ -108,7 +122,7 @@ fn run_with(folder: Scratch, mut command: Command, text: &str) -> Result<Output>
     command.stdin(File::open(&file).map_err(cannot)?);
     let mut shown = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
     shown.push_str(&format!(" < {}", process::quoted([file.as_os_str()])));
-    let (shown, detail) = match process::run(&mut command, &Limits::from_env().map_err(Error::Io)?) {
+    let (shown, detail) = match process::run(&mut command, &limits) {
         Ok(finished) => {
             let output = Output {
                 stdout: finished.stdout,
@@ -158,7 +172,11 @@ pub(crate) fn check(toolchain: &Toolchain, math: MathMode, text: &str) -> Result
     Ok(output)
 }
 
-/// The run that checks address spaces. It generates no code, and its errors do not make a source wrong.
+/// Bytes of messages of the run that checks address spaces, which repeats them for every instantiation.
+const MAX_SPACE_MESSAGES: u64 = 64 << 20;
+
+/// The run that checks address spaces. It generates no code, and its errors do not make a source wrong. Messages hardly depend on
+/// combinations of template arguments, so it instantiates kernels once for each argument.
 pub(crate) fn check_spaces(toolchain: &Toolchain, math: MathMode, text: &str) -> Result<Output> {
     let headers = toolchain.headers()?;
     let mut args: Vec<OsString> = vec!["-x".into(), "c++".into()];
@@ -176,7 +194,8 @@ pub(crate) fn check_spaces(toolchain: &Toolchain, math: MathMode, text: &str) ->
     );
     args.extend(declarations(toolchain, math, &headers)?);
     args.push("-".into());
-    run_in_headers_dir(toolchain, &args, text)
+    let limits = Limits { stderr: MAX_SPACE_MESSAGES, ..limits()? };
+    run_in_headers_dir_within(limits, toolchain, &args, &covering::cover(text))
 }
 
 /// Flags that include the declarations, from their precompiled header if there is one.
@@ -237,6 +256,8 @@ fn common_flags(stage: &mut Vec<OsString>) {
             "-fno-color-diagnostics",
             "-fno-caret-diagnostics",
             "-fno-diagnostics-show-option",
+            // `vec<float, 4>`, not `vec<float, [...]>`.
+            "-fno-elide-type",
             "-fno-crash-diagnostics",
             "-ferror-limit=50",
             "-Wno-everything",
@@ -274,7 +295,7 @@ pub(crate) fn preprocess_flags(headers: &Headers, source: &Source) -> Vec<OsStri
 }
 
 /// Warnings about the user's text.
-const WARNINGS: [&str; 15] = [
+const WARNINGS: [&str; 17] = [
     "-Wuninitialized",
     "-Wsometimes-uninitialized",
     "-Wreturn-type",
@@ -290,6 +311,8 @@ const WARNINGS: [&str; 15] = [
     "-Wdeprecated-declarations",
     "-Wundefined-internal",
     "-Werror=undefined-internal",
+    "-Wvla",
+    "-Werror=vla",
 ];
 
 /// Flags of the rewritten text and of the precompiled header, which have to agree.

@@ -45,15 +45,17 @@ pub(crate) fn check(toolchain: &Toolchain, flags: &[OsString], math: MathMode, t
     }
 }
 
+/// Where explicit instantiations of kernels begin, in text that begins with [`ALL_KERNELS`](crate::rewrite::glue::ALL_KERNELS).
+pub(crate) fn instantiations(text: &str) -> impl Iterator<Item = usize> {
+    let is_word = |at: &usize| text[*at + INSTANTIATE.len()..].starts_with(|c: char| c.is_whitespace());
+    // The first is its definition.
+    text.match_indices(INSTANTIATE).map(|(at, _)| at).filter(is_word).skip(1)
+}
+
 /// The texts of at most `most` shards. The first has the tables.
 fn split(text: &str, most: usize) -> Vec<String> {
     let body = text.find(GLUE_MARKER).unwrap_or(text.len());
-    let places: Vec<usize> = text[..body]
-        .match_indices(INSTANTIATE)
-        .map(|(at, _)| at)
-        .filter(|at| text[*at + INSTANTIATE.len()..].starts_with(|c: char| c.is_whitespace()))
-        .skip(1) // its definition
-        .collect();
+    let places: Vec<usize> = instantiations(&text[..body]).collect();
     let count = most.min(places.len() / MIN_INSTANTIATIONS + 1);
     let shard = |number: usize| {
         let mut shard = text[..if number == 0 { text.len() } else { body }].to_owned();

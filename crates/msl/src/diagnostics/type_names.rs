@@ -1,6 +1,6 @@
 //! Renders types in diagnostics as in MSL: `float4` for `metal::vec<float, 4>`.
 
-const SCALARS: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 13] = [
     ("unsigned char", "uchar"),
     ("unsigned short", "ushort"),
     ("unsigned int", "uint"),
@@ -10,18 +10,43 @@ const SCALARS: [(&str, &str); 9] = [
     ("signed char", "char"),
     ("metal::", ""),
     ("elinvar::", ""),
+    // As which the headers define `as_type`.
+    ("__builtin_bit_cast", "as_type"),
+    ("__attribute__((address_space(1)))", "device"),
+    ("__attribute__((address_space(2)))", "constant"),
+    ("__attribute__((address_space(3)))", "threadgroup"),
+];
+
+const SCALARS: [&str; 12] =
+    ["bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float"];
+
+/// Class templates, and what a name in MSL has before the scalar.
+const TEMPLATES: [(&str, &str); 6] = [
+    ("packed_vec<", "packed_"),
+    ("packed_vector<", "packed_"),
+    ("vec<", ""),
+    ("ext_vector<", ""),
+    ("simdgroup_matrix<", "simdgroup_"),
+    ("matrix<", ""),
 ];
 
 /// clang's text with types as in MSL.
 pub(crate) fn in_msl(text: &str) -> String {
-    let mut out = text.to_owned();
-    for (from, to) in SCALARS {
+    // clang's name of a functional-style cast is empty in its messages about vectors.
+    let mut out = if text.starts_with(" from ") { format!("cast{text}") } else { text.to_owned() };
+    for (from, to) in NAMES {
         out = out.replace(from, to);
     }
-    for (open, prefix, join) in [("packed_vec<", "packed_", ""), ("vec<", "", ""), ("matrix<", "", "x")] {
+    for (open, prefix) in TEMPLATES {
+        let is_matrix = open.ends_with("matrix<");
         out = shorten(&out, open, |args| match *args {
-            [scalar, lanes] if join.is_empty() => Some(format!("{prefix}{scalar}{lanes}")),
-            [scalar, columns, rows] if join == "x" => Some(format!("{scalar}{columns}x{rows}")),
+            [scalar, ref sizes @ ..]
+                if sizes.len() == 1 + usize::from(is_matrix)
+                    && SCALARS.contains(&scalar)
+                    && sizes.iter().all(|size| size.bytes().all(|b| b.is_ascii_digit())) =>
+            {
+                Some(format!("{prefix}{scalar}{}", sizes.join("x")))
+            }
             _ => None,
         });
     }
@@ -104,14 +129,26 @@ mod tests {
             ),
             ("packed_vec<unsigned char, 2> and matrix<float, 4, 3>", "packed_uchar2 and float4x3"),
             ("_atomic<unsigned int> *", "atomic_uint *"),
-            ("vec<T, N> and myvec<int, 2>", "TN and myvec<int, 2>"),
+            (" from vector 'int2' to scalar 'float'", "cast from vector 'int2' to scalar 'float'"),
+            (
+                "'simdgroup_float8x8' (aka 'simdgroup_matrix<float, 8, 8>') and 'simdgroup_matrix<__bf16, 8, 8>'",
+                "'simdgroup_float8x8' and 'simdgroup_bfloat8x8'",
+            ),
+            (
+                "'elinvar::ext_vector<_Float16, 8>' and 'packed_vector<__bf16, 2>'",
+                "'half8' and 'packed_bfloat2'",
+            ),
+            ("__builtin_bit_cast source type must be", "as_type source type must be"),
+            (
+                "'p' (aka 'const __attribute__((address_space(1))) metal::vec<__bf16, 4> *')",
+                "'p' (aka 'const device bfloat4 *')",
+            ),
+            ("'vec<vec<float, 2>, 3>' and 'vec<T, size>'", "'vec<float2, 3>' and 'vec<T, size>'"),
+            ("myvec<int, 2>", "myvec<int, 2>"),
             ("'P' (aka 'Q')", "'P' (aka 'Q')"),
             ("vec<", "vec<"),
         ];
         for (from, to) in cases {
-            if from.starts_with("vec<T") {
-                continue;
-            }
             assert_eq!(in_msl(from), to);
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod dynamic_initializers;
 pub(crate) mod entries;
+pub(crate) mod function_pointers;
 pub(crate) mod inlining;
 pub mod items;
 pub(crate) mod legalize;

@@ -56,11 +56,10 @@ const UNSUPPORTED: [&str; 24] = [
 ];
 
 /// Types of the library that are not supported, by the beginning of their names.
-const OPAQUE_TYPES: [&str; 13] = [
+const OPAQUE_TYPES: [&str; 12] = [
     "texture",
     "depth",
     "sampler",
-    "visible_function_table",
     "intersection_function_table",
     "acceleration_structure",
     "raytracing::",
@@ -75,6 +74,11 @@ const OPAQUE_TYPES: [&str; 13] = [
 /// Whether an attribute of Metal is not supported.
 pub(crate) fn unsupported(attribute: &str) -> bool {
     UNSUPPORTED.contains(&attribute)
+}
+
+/// The type of the functions in a table of this type.
+pub(crate) fn functions_of(table: &str) -> Option<&str> {
+    table.strip_prefix("visible_function_table<")?.strip_suffix('>')
 }
 
 /// Whether a type of the library is not supported as a kernel's parameter.

@@ -29,6 +29,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Structs<'a> {
     pub structs: &'a [AttributedStruct],
     pub types: &'a HashMap<usize, Vec<TypeDescription>>,
+    /// Names of the visible functions.
+    pub functions: &'a [String],
 }
 
 /// Build and check the signature of a kernel.
@@ -48,6 +50,7 @@ pub(crate) fn build(
         line,
         max_threads_per_threadgroup: None,
         code: None,
+        logs: Vec::new(),
     };
     if table.values.get(1) != Some(&1) {
         builder.error(kernel.offset, format!("kernel `{}` must return void", kernel.name));
@@ -73,7 +76,7 @@ pub(crate) fn build(
             Some(Binding::Builtin(b)) => signature.builtins.push(b),
             Some(Binding::Arg(kind)) => {
                 given.push((builder.index(param, index), param.condition().is_some()));
-                signature.args.push(arg(param, d, kind));
+                signature.args.push(arg(param, d, kind, structs.functions));
             }
             None => {}
         }
@@ -132,6 +135,9 @@ impl SignatureBuilder<'_> {
             self.error(condition.offset, message);
         }
         let of = d.element.to_string();
+        if d.passed == PassedBy::Value && builtins::functions_of(&of).is_some() {
+            return Some(Binding::Arg(ArgKind::Pointer));
+        }
         if d.passed == PassedBy::Value && builtins::is_opaque(&of) {
             self.unsupported(param.offset, format!("parameter {name} of type `{of}`"));
             return None;
@@ -315,7 +321,22 @@ pub(crate) fn index_conflict(args: &[Arg]) -> Option<(&str, &str)> {
     })
 }
 
-fn arg(param: &Param, d: &TypeDescription, kind: ArgKind) -> Arg {
+/// Size of a function's handle.
+const HANDLE_BYTES: u64 = 4;
+
+fn arg(param: &Param, d: &TypeDescription, kind: ArgKind, functions: &[String]) -> Arg {
+    if let Some(of) = builtins::functions_of(&d.element.to_string()) {
+        return Arg {
+            name: param.name.clone(),
+            kind,
+            index: 0,
+            element: ElementType::Function { of: of.to_owned(), functions: functions.to_vec() },
+            element_size: HANDLE_BYTES,
+            element_align: HANDLE_BYTES,
+            access: Access::Read,
+            constant: true,
+        };
+    }
     let constant = param.space == Some(AddressSpace::Constant);
     Arg {
         name: param.name.clone(),

@@ -16,6 +16,7 @@ pub(crate) mod kernels;
 mod overloads;
 pub(crate) mod struct_attributes;
 mod vector_types;
+mod visible_functions;
 
 use std::collections::{HashMap, HashSet};
 
@@ -46,6 +47,8 @@ pub(crate) struct Rewritten {
     pub constants: Vec<FunctionConstantDecl>,
     /// The structs whose members have attributes for positions or sizes.
     pub structs: Vec<AttributedStruct>,
+    /// Names of the visible functions.
+    pub functions: Vec<String>,
     /// Warnings: offset and message.
     pub warnings: Vec<(usize, String)>,
     /// Errors: offset and message.
@@ -92,6 +95,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         parentheses: 0,
         has_parameters: false,
         handled: HashSet::new(),
+        functions: Vec::new(),
         warnings: if address_spaces == AddressSpaces::Erased {
             allow_list::const_casts(&tokens)
         } else {
@@ -117,6 +121,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         templates: walk.templates,
         constants: walk.constants,
         structs: walk.structs,
+        functions: walk.functions,
         warnings: walk.warnings,
         errors: walk.errors,
     }
@@ -168,6 +173,7 @@ struct Rewriter<'a> {
     has_parameters: bool,
     /// Offsets of attributes whose values members get.
     handled: HashSet<usize>,
+    functions: Vec<String>,
     warnings: Vec<(usize, String)>,
 }
 
@@ -408,7 +414,9 @@ impl Rewriter<'_> {
         } else if list.iter().any(|a| a.name == "kernel") && !self.in_body() {
             self.kernel(i, behind);
         } else if !attributes::standard(&list) {
-            self.edit(i, behind, " ".to_owned());
+            let function = visible_functions::name(&list, self.tokens, behind).filter(|_| !self.in_body());
+            self.edit(i, behind, function.as_ref().map_or(" ", |_| visible_functions::KEPT).to_owned());
+            self.functions.extend(function);
         }
         self.check_attributes(&list, self.attribute_place(behind));
         behind

@@ -18,7 +18,7 @@ use crate::memory::object_pool::ObjectPool;
 use crate::recovery::Recovery;
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
-use crate::{Pool, Trace};
+use crate::{LogSubscription, Pool, Trace};
 
 /// Interval between sweeps.
 const SWEEP: Duration = Duration::from_secs(30);
@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<DeviceState>,
     pub(crate) tuned: Tuned,
     pub(crate) coalescers: Coalescers,
+    /// Makes log lines `tracing` events.
+    _log: Option<LogSubscription>,
     /// Groups of streams, to close idle streams.
     pub(crate) groups: Mutex<Vec<Weak<Members>>>,
 }
@@ -56,6 +58,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     let (pool, events, groups) = (Pool::new(device.clone()), ObjectPool::new(), Mutex::default());
     let (timestamps, state, tuned) = (ObjectPool::new(), DeviceState::new(), Tuned::default());
     let (command_lists, trace, recovery) = (CommandListPool::new(), Trace::new(), Recovery::new());
+    let log = crate::observe::log::trace(&*device);
     let (driver, coalescers) = (device, Coalescers::default());
     let inner = Arc::new(Inner {
         driver,
@@ -69,6 +72,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         state,
         tuned,
         coalescers,
+        _log: log,
         groups,
     });
     known.retain(|inner| inner.strong_count() > 0);

@@ -59,6 +59,7 @@ enum Value {
     /// A parameter, replaced between runs.
     Parameter(usize),
     Threadgroup(u64),
+    Unbound,
 }
 
 /// Value numbering: equal values have equal numbers.
@@ -201,6 +202,7 @@ fn launch(
             parameter(node, index).map_or_else(|| Value::Bytes(bytes.to_vec()), Value::Parameter)
         }
         Binding::Threadgroup(bytes) => Value::Threadgroup(*bytes),
+        Binding::Unbound => Value::Unbound,
     };
     let mut args: Vec<Value> = dispatch.bindings.iter().enumerate().map(value).collect();
     args.extend(dispatch.grid.counts().map(memory));

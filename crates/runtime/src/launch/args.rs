@@ -32,6 +32,9 @@ pub(crate) enum Value {
     },
     Threadgroup(u64),
     Size(Dim3),
+    Unbound,
+    /// Names of the functions of a table.
+    Functions(Vec<String>),
     /// Not an argument: memory that the kernel accesses through an address. `None` if it is not memory.
     Use(Option<(Span, bool)>),
 }
@@ -94,6 +97,53 @@ impl Arg {
         Self { value: Value::Bytes { bytes, element: Element::Raw } }
     }
 
+    /// No memory, for a buffer that the kernel does not access in this launch, as a `buffer(n)` that the program does not set in Metal.
+    /// A pointer is null, a reference is to zeros; not for threadgroup memory.
+    ///
+    /// A checked kernel that accesses memory by the null pointer faults, with the argument in the message. What another kernel's access
+    /// does depends on the device: on a CPU it ends the process, on an NVIDIA GPU it is an error that loses the device.
+    ///
+    /// ```no_run
+    /// # fn main() -> elinvar::Result<()> {
+    /// # use elinvar::{Arg, Device, Grid, Source};
+    /// # let device = Device::system_default()?;
+    /// # let stream = device.stream()?;
+    /// # let (x, mut y) = (device.buffer::<f32>(4)?, device.buffer::<f32>(4)?);
+    /// // kernel void linear(device const float* x, device const float* bias, constant bool& has_bias, device float* y, …)
+    /// # let kernel = device.compile(Source::msl("…"))?.kernel("linear")?;
+    /// // SAFETY: without `has_bias`, the kernel does not read `bias`.
+    /// unsafe { kernel.launch(&stream, Grid::threads(4), (&x, Arg::unbound(), false, &mut y)) }?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unbound() -> Self {
+        Self { value: Value::Unbound }
+    }
+
+    /// The functions of a `visible_function_table`, by their names in the source, where they are `[[visible]]`.
+    ///
+    /// A call of a function of another type than the table's, or of an unbound table, has no effect and returns zero. Unsupported on Metal
+    /// devices.
+    ///
+    /// ```no_run
+    /// # fn main() -> elinvar::Result<()> {
+    /// # use elinvar::{Arg, Device, Grid, Source};
+    /// # let device = Device::system_default()?;
+    /// # let stream = device.stream()?;
+    /// # let mut x = device.buffer::<f32>(4)?;
+    /// // [[visible]] float twice(float x) { return 2 * x; }
+    /// // [[visible]] float square(float x) { return x * x; }
+    /// // kernel void map(visible_function_table<float(float)> f, device float* x, constant uint& which, uint i …) { x[i] = f[which](x[i]); }
+    /// # let kernel = device.compile(Source::msl("…"))?.kernel("map")?;
+    /// // SAFETY: the table has two functions.
+    /// unsafe { kernel.launch(&stream, Grid::threads(4), (Arg::functions(["twice", "square"]), &mut x, 1_u32)) }?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn functions<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self { value: Value::Functions(names.into_iter().map(Into::into).collect()) }
+    }
+
     /// Sets the element type of a `Buffer<u8>`, a slice of one, or [`Arg::bytes`], if it is known at run time only. Replaces the
     /// element type of any other argument.
     #[must_use]
@@ -101,7 +151,8 @@ impl Arg {
         let declared = Element::Scalars { scalar, lanes: 1, name: scalar.msl_name() };
         match &mut self.value {
             Value::Memory { element, .. } | Value::Bytes { element, .. } => *element = declared,
-            Value::Threadgroup(_) | Value::Size(_) | Value::Use(_) => {}
+            Value::Threadgroup(_) | Value::Size(_) | Value::Unbound | Value::Functions(_) | Value::Use(_) => {
+            }
         }
         self
     }
@@ -138,7 +189,11 @@ impl Arg {
         let used = match buffer.into().value {
             Value::Memory { span, writable, .. } => Some((span, writable)),
             Value::Use(used) => used,
-            Value::Bytes { .. } | Value::Threadgroup(_) | Value::Size(_) => None,
+            Value::Bytes { .. }
+            | Value::Threadgroup(_)
+            | Value::Size(_)
+            | Value::Unbound
+            | Value::Functions(_) => None,
         };
         Self { value: Value::Use(used) }
     }

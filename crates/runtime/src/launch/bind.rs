@@ -8,7 +8,10 @@ use std::sync::Arc;
 use elinvar_driver as driver;
 use elinvar_driver::{
     ArgKind, Binding, Dim3, ElementType, Error, InlineBytes, Pipeline, Result, Scalar, Signature, Use,
+    function_handle,
 };
+
+use smallvec::smallvec;
 
 use crate::Device;
 use crate::launch::args::{Arg, ArgList, Element, Value};
@@ -58,6 +61,8 @@ pub(crate) fn bind(
                 bound.bindings.push(Binding::Memory(span.memory_slice()));
                 bound.usages.push(slot.usage(pipeline, &span));
             }
+            Value::Unbound => bound.bindings.push(slot.bind_unbound()?),
+            Value::Functions(names) => bound.bindings.push(slot.bind_functions(&names)?),
             Value::Use(_) => {}
         }
     }
@@ -92,7 +97,10 @@ pub(crate) fn rebind(
                 _ => slot.refuse("a `Dim3` would replace three arguments; replace each of them"),
             }
         }
-        Value::Threadgroup(_) | Value::Use(_) => slot.refuse("can be replaced by a value or a buffer only"),
+        Value::Functions(names) => slot.bind_functions(names),
+        Value::Threadgroup(_) | Value::Unbound | Value::Use(_) => {
+            slot.refuse("can be replaced by a value or a buffer only")
+        }
     }
 }
 
@@ -158,6 +166,39 @@ impl Slot<'_> {
         Ok(Binding::Threadgroup(bytes))
     }
 
+    fn bind_unbound(&self) -> Result<Binding> {
+        match self.expected.kind {
+            ArgKind::Pointer => Ok(Binding::Unbound),
+            // Compilers read what a reference refers to before they know whether it is used.
+            ArgKind::Reference => Ok(Binding::Bytes(smallvec![0; self.expected.element_size as usize])),
+            ArgKind::Threadgroup => self
+                .refuse("threadgroup memory cannot be unbound; pass a size, such as `Threadgroup::bytes(n)`"),
+        }
+    }
+
+    fn bind_functions(&self, names: &[String]) -> Result<Binding> {
+        let ElementType::Function { functions, .. } = &self.expected.element else {
+            return self.refuse("given functions, but it is not a visible_function_table");
+        };
+        if names.is_empty() {
+            return self.refuse("needs at least one function");
+        }
+        let mut handles = InlineBytes::new();
+        for name in names {
+            if !functions.contains(name) {
+                let known = match functions.join("`, `") {
+                    none if none.is_empty() => "none".into(),
+                    list => format!("`{list}`"),
+                };
+                return self.refuse(format_args!(
+                    "there is no `[[visible]]` function `{name}`; the source has {known}"
+                ));
+            }
+            handles.extend_from_slice(&function_handle(name).to_ne_bytes());
+        }
+        Ok(Binding::Bytes(handles))
+    }
+
     fn bind_bytes(&self, bytes: InlineBytes, element: Element) -> Result<Binding> {
         self.refuse_threadgroup()?;
         if self.expected.access == driver::Access::ReadWrite {
@@ -169,7 +210,7 @@ impl Slot<'_> {
         if exact && len != size {
             return self.refuse(format_args!("expected a value of {size} bytes, given {len}"));
         }
-        self.check_size(len, element, "the value")?;
+        self.check_size(len, "the value")?;
         Ok(Binding::Bytes(bytes))
     }
 
@@ -193,21 +234,14 @@ impl Slot<'_> {
         if span.len == 0 && self.expected.kind == ArgKind::Pointer && !self.is_reinterpreted(element) {
             return Ok(());
         }
-        self.check_size(span.len, element, "the buffer")
+        self.check_size(span.len, "the buffer")
     }
 
-    /// Requires at least one element, and whole elements behind a pointer.
-    fn check_size(&self, len: u64, element: Element, subject: &str) -> Result<()> {
+    /// Requires at least one element. The memory behind a pointer may end with a part of one.
+    fn check_size(&self, len: u64, subject: &str) -> Result<()> {
         let size = self.expected.element_size;
-        if len < size
-            && (self.expected.kind == ArgKind::Reference || self.is_reinterpreted(element) || len == 0)
-        {
+        if len < size || len == 0 {
             return self.refuse(format_args!("needs at least {size} bytes, {subject} has {len}"));
-        }
-        if self.expected.kind == ArgKind::Pointer && !len.is_multiple_of(size.max(1)) {
-            return self.refuse(format_args!(
-                "{subject} has {len} bytes, which is not a multiple of the element size of {size}"
-            ));
         }
         Ok(())
     }
@@ -233,6 +267,10 @@ impl Slot<'_> {
             return Ok(());
         }
         let expected = &self.expected.element;
+        if let ElementType::Function { .. } = expected {
+            return self
+                .refuse("a visible_function_table takes functions, as `Arg::functions([\"f\", \"g\"])`");
+        }
         match element {
             Element::Scalars { scalar, lanes, name } => {
                 let msl = if lanes == 1 {
@@ -257,6 +295,7 @@ impl Slot<'_> {
         let size = self.expected.element_size;
         let same = |host: Scalar, msl: Scalar| host == msl || (host == Scalar::U8 && msl == Scalar::Bool);
         match (&self.expected.element, element) {
+            (ElementType::Function { .. }, _) => false,
             (_, Element::Raw) => true,
             (_, Element::Double) => false,
             (ElementType::Scalar(msl) | ElementType::Atomic(msl), Element::Scalars { scalar, .. }) => {

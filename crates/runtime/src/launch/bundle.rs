@@ -6,13 +6,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use elinvar_driver::{Error, Packed, Result, Source, SourceFile};
+use elinvar_driver::{Error, MathMode, Packed, Result, Source, SourceFile, similar_names};
 
 /// Kernels compiled ahead of time by `elinvar pack`.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     bytes: Arc<[u8]>,
-    sources: Vec<(String, [u8; 32])>,
+    sources: Vec<(String, MathMode, [u8; 32])>,
 }
 
 impl Bundle {
@@ -33,7 +33,7 @@ impl Bundle {
     pub unsafe fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Self> {
         let bytes = bytes.into();
         let read = elinvar_code::Bundle::from_bytes(&bytes)?;
-        let sources = read.sources().map(|(name, key)| (name.to_owned(), key)).collect();
+        let sources = read.sources().map(|(name, math, key)| (name.to_owned(), math, key)).collect();
         Ok(Self { bytes, sources })
     }
 
@@ -59,23 +59,48 @@ impl Bundle {
 
     /// Names of the sources in the bundle: file names as they were passed to `elinvar pack`.
     pub fn sources(&self) -> impl Iterator<Item = &str> {
-        self.sources.iter().map(|(name, _)| name.as_str())
+        // Sorted; a source that was packed in several math modes is listed once for each.
+        self.sources.chunk_by(|a, b| a.0 == b.0).map(|same| same[0].0.as_str())
     }
 
-    /// The source of this name, which can be compiled.
+    /// The source of this name, which can be compiled. If it was packed in several math modes, it is the one in the default mode if there is
+    /// one.
     ///
     /// # Errors
     /// `InvalidArgument` with the names of the sources in the bundle.
     pub fn source(&self, name: &str) -> Result<Source> {
-        let Some((name, key)) = self.sources.iter().find(|(known, _)| known == name) else {
-            let known: Vec<String> = self.sources().map(|name| format!("`{name}`")).collect();
+        let (_, math, _) = self.named(name)?[0];
+        self.source_with(name, math)
+    }
+
+    /// The source of this name that was packed in this math mode.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the names of the sources in the bundle, or with the math modes of the source.
+    pub fn source_with(&self, name: &str, math: MathMode) -> Result<Source> {
+        let known = self.named(name)?;
+        let Some((name, _, key)) = known.iter().find(|(_, mode, _)| *mode == math) else {
+            let modes: Vec<String> =
+                known.iter().map(|(_, mode, _)| format!("{mode:?}").to_lowercase()).collect();
+            let math = format!("{math:?}").to_lowercase();
             return Err(Error::invalid(format!(
-                "the bundle has no source `{name}`; it has {}",
-                known.join(", ")
+                "the bundle has source `{name}` not in math mode {math}; it was packed in {}",
+                modes.join(", ")
             )));
         };
         let packed = Some(Packed { bundle: self.bytes.clone(), key: *key });
         let files = vec![SourceFile { name: name.clone(), text: String::new() }];
-        Ok(Source { files, packed, ..Source::default() })
+        Ok(Source { files, packed, math, ..Source::default() })
+    }
+
+    /// What there is of a source, at least one.
+    fn named(&self, name: &str) -> Result<&[(String, MathMode, [u8; 32])]> {
+        let mut known = self.sources.chunk_by(|a, b| a.0 == b.0);
+        known.find(|same| same[0].0 == name).ok_or_else(|| {
+            Error::invalid(format!(
+                "the bundle has no source `{name}`; {}",
+                similar_names("sources", name, self.sources())
+            ))
+        })
     }
 }

@@ -155,6 +155,7 @@ mod tests {
                 line: 1,
                 max_threads_per_threadgroup: None,
                 code: only_written.map(|only_written| CodeFacts { only_written, ..CodeFacts::default() }),
+                logs: Vec::new(),
             };
             let dispatch = Dispatch {
                 pipeline: Arc::new(Kernel(signature)),

@@ -1,7 +1,8 @@
-//! Observability: traces, profiles, health, and notices of the system.
+//! Observability: traces, profiles, health, log lines of kernels, and notices of the system.
 
 pub(crate) mod capture;
 pub(crate) mod health;
+pub(crate) mod log;
 pub(crate) mod notice;
 pub(crate) mod thermal;
 pub(crate) mod trace;

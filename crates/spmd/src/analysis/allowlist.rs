@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use elinvar_ir::{Global, Location, Module, Op};
 
 use crate::analysis::stack_usage;
-use crate::intrinsic::{Intrinsic, PREFIX, Position};
+use crate::intrinsic::{Intrinsic, PREFIX};
 use crate::support::calls::EXTERNAL;
 use crate::support::demangle::source_name;
 use crate::support::ir::callee_name;
@@ -173,7 +173,7 @@ fn is_known(module: &Module, name: &str) -> bool {
     }
     match Intrinsic::parse(name) {
         // Only passes insert calls of these.
-        Some(Intrinsic::Position(Position::FaultRecord | Position::ArgumentBytes)) => false,
+        Some(Intrinsic::Position(position)) => position.is_declared(),
         Some(_) => true,
         // A target rejects those that it lacks.
         None => name.starts_with(PREFIX) || EXTERNAL.binary_search(&name).is_ok(),

@@ -159,7 +159,12 @@ impl<'k> Conditions<'k> {
                 Position::Thread => Some(thread[*dim].into()),
                 Position::Group => Some(0),
                 Position::GroupSize | Position::FullGroupSize => Some(self.group[*dim].into()),
-                Position::Grid | Position::Groups | Position::ArgumentBytes | Position::FaultRecord => None,
+                Position::Grid
+                | Position::Groups
+                | Position::ArgumentBytes
+                | Position::FaultRecord
+                | Position::LogRing
+                | Position::LogKernel => None,
             };
         }
         match self.definitions.get(&value)? {

@@ -42,11 +42,15 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
     let threads = [0, 1, 2].map(|d| number(kernel, Parameter::Threads(d), Type::I32));
     let extent = number(kernel, Parameter::Extent, Type::I32);
     let linear = [0, 1].map(|d| number(kernel, Parameter::Linear(d), Type::I32));
-    let mut launch = Launch { threads, extent, linear, record: None, bytes: Vec::new() };
+    let mut launch = Launch { threads, extent, linear, record: None, bytes: Vec::new(), log: None };
     if options.checks.is_some() {
         launch.record = Some(number(kernel, Parameter::Record, Type::Ptr(GLOBAL)));
         let bytes = |index| number(kernel, Parameter::Bytes(index), Type::I64);
         launch.bytes = (0..given.len()).map(bytes).collect();
+    }
+    if asked.iter().any(|(_, position, _)| *position == Position::LogRing) {
+        let ring = number(kernel, Parameter::LogRing, Type::Ptr(GLOBAL));
+        launch.log = Some((ring, number(kernel, Parameter::LogKernel, Type::I32)));
     }
     let permuted = lane_permutation::suits(kernel, options.approximate);
     let Prologue { known, mask } = prologue::write(kernel, &launch, [body, outside], permuted);
@@ -80,6 +84,8 @@ pub(super) struct Launch {
     pub linear: [ValueId; 2],
     pub record: Option<ValueId>,
     pub bytes: Vec<ValueId>,
+    /// The log ring's control block, and the kernel's number in log records.
+    pub log: Option<(ValueId, ValueId)>,
 }
 
 /// A value and its position intrinsic.

@@ -35,7 +35,10 @@ fn operation(rest: &str) -> Option<(GroupCall, bool)> {
     };
     match Intrinsic::parse(&format!("{}{name}", intrinsic::PREFIX))? {
         Intrinsic::Group(call) => Some((call, near)),
-        Intrinsic::Position(_) | Intrinsic::ThreadgroupBarrier | Intrinsic::SimdgroupBarrier => None,
+        Intrinsic::Position(_)
+        | Intrinsic::ThreadgroupBarrier
+        | Intrinsic::SimdgroupBarrier
+        | Intrinsic::Log => None,
     }
 }
 

@@ -31,6 +31,7 @@
 //! - `linear` (two u32): for [`Extent::Row`] the number of threadgroups along x and y; otherwise unused.
 //! - With bounds checks: the address of the launch's [`FaultRecord`](crate::transform::bounds::FaultRecord) (u64) in device
 //!   memory, all zero before the launch, and for each argument the size of its memory in bytes (u64).
+//! - With log calls: the address of the log ring's control block (u64), and the kernel's number in log records (u32).
 //!
 //! # Launching
 //!
@@ -135,6 +136,10 @@ pub enum Parameter {
     Record,
     /// Size of an argument's memory in bytes, a u64.
     Bytes(usize),
+    /// The address of the log ring's control block, a u64.
+    LogRing,
+    /// The kernel's number in log records, a u32.
+    LogKernel,
 }
 
 /// Mapping of the grid of threadgroups to CUDA's grid. Those before [`Extent::Edged`] are faster.

@@ -13,14 +13,14 @@ use crate::support::calls;
 use crate::support::declarations::declare_called;
 use crate::support::ir::threadgroup_globals;
 use crate::transform::bounds::{self, Checks, freeze};
-use crate::transform::{converge_barriers, legalize_division};
-use crate::{ENTRY, Error, Target};
+use crate::transform::{converge_barriers, legalize_division, lower_logging};
+use crate::{ENTRY, Error, Target, log_calls};
 
 /// The passes, in order.
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Device as D, Target as T, Thread};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 13] = [
+    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 14] = [
         // name, input, output, applies, run, requires, ensures
         (
             "allowlist",
@@ -48,6 +48,15 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             bounds,
             "freeze",
             "each access that may leave its memory is behind a check that records the first fault",
+        ),
+        (
+            "lower-logging",
+            Thread,
+            Thread,
+            has_logs,
+            lower_logging,
+            "bounds",
+            "log calls are calls of functions that write to the device's log ring",
         ),
         (
             "zero-shared-memory",
@@ -153,6 +162,8 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
 /// The unit of the pipeline.
 pub(crate) struct State<'a> {
     options: &'a Options,
+    /// The module as the front end emitted it.
+    original: &'a Module,
     pub module: Cow<'a, Module>,
     pub checks: Option<Checks>,
     pub(super) memory: Memory,
@@ -166,6 +177,7 @@ impl<'a> State<'a> {
     pub fn new(module: &'a Module, options: &'a Options) -> Self {
         Self {
             options,
+            original: module,
             module: Cow::Borrowed(module),
             checks: None,
             memory: Memory { static_bytes: 0, dynamic_base: 0 },
@@ -252,6 +264,15 @@ fn bounds(state: &mut State<'_>) -> Result<(), Error> {
     let given = state.options.checks.as_deref().unwrap_or_default();
     state.checks = Some(bounds::insert(state.module.to_mut(), given)?);
     Ok(())
+}
+
+fn has_logs(state: &State<'_>) -> bool {
+    lower_logging::is_needed(&state.module)
+}
+
+fn lower_logging(state: &mut State<'_>) -> Result<(), Error> {
+    let sites = log_calls(state.original)?;
+    lower_logging::lower(state.module.to_mut(), &sites, Target::Nvptx)
 }
 
 /// Index of the entry in its module.

@@ -45,7 +45,7 @@ fn convergent_op(inst: &Inst) -> Option<ConvergentOp> {
     match Intrinsic::parse(callee_name(call)?)? {
         Intrinsic::SimdgroupBarrier => Some(ConvergentOp::Barrier),
         Intrinsic::Group(call) => Some(ConvergentOp::Group(call)),
-        Intrinsic::Position(_) | Intrinsic::ThreadgroupBarrier => None,
+        Intrinsic::Position(_) | Intrinsic::ThreadgroupBarrier | Intrinsic::Log => None,
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) enum CallKind {
     SimdgroupBarrier,
     /// A simdgroup or quadgroup operation.
     Group,
+    /// A log call.
+    Log,
 }
 
 /// Intrinsics without effect on a kernel's results.
@@ -49,6 +51,7 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
         Some(Intrinsic::ThreadgroupBarrier) => return Ok(CallKind::Barrier),
         Some(Intrinsic::SimdgroupBarrier) => return Ok(CallKind::SimdgroupBarrier),
         Some(Intrinsic::Group(_)) => return Ok(CallKind::Group),
+        Some(Intrinsic::Log) => return Ok(CallKind::Log),
         None => {}
     }
     if name.starts_with(PREFIX) && module.function(name).is_none_or(Function::is_declaration) {
@@ -78,7 +81,7 @@ fn classify_position(position: Position, name: &str, call: &Call) -> Result<Call
         Operand::Value(_) => None,
     });
     match dimension {
-        None if position == Position::FaultRecord => Ok(CallKind::Position(position, 0)),
+        None if !position.has_dimension() => Ok(CallKind::Position(position, 0)),
         Some(argument) if position == Position::ArgumentBytes => {
             Ok(CallKind::Position(position, argument as usize))
         }
@@ -134,6 +137,7 @@ fn check_per_thread(
             CallKind::SimdgroupBarrier => return refuse("a simdgroup barrier"),
             CallKind::Group => return refuse("a simdgroup function"),
             CallKind::Position(..) => return refuse("a thread position"),
+            CallKind::Log => return refuse("a log call"),
             CallKind::Dropped | CallKind::Ordinary => {}
         }
     }

@@ -66,7 +66,8 @@ fn lower_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(
             }
             Op::Call(call) => match calls::classify(module, call, location.clone())? {
                 CallKind::Dropped => {}
-                CallKind::Ordinary => kernel.function.block_mut(at).insts.push(inst),
+                // Log calls were lowered; analyses before that keep them.
+                CallKind::Ordinary | CallKind::Log => kernel.function.block_mut(at).insts.push(inst),
                 CallKind::Position(position, dim) => {
                     let value =
                         inst.result.ok_or_else(|| Error::Malformed("position without a result".into()))?;

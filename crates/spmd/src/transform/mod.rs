@@ -11,6 +11,7 @@ pub(crate) mod lower_bfloat;
 pub(crate) mod lower_fast_math;
 pub(crate) mod lower_half;
 pub(crate) mod lower_intrinsics;
+pub(crate) mod lower_logging;
 pub(crate) mod mem2reg;
 pub(crate) mod scalarize;
 mod slot_values;

@@ -19,16 +19,16 @@ use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
     bfloat_as_i16, converge_barriers, fix_irreducible, hoist_invariant_loads, if_convert, legalize_division,
-    lower_bfloat, lower_fast_math, lower_half, lower_intrinsics, mem2reg, scalarize,
+    lower_bfloat, lower_fast_math, lower_half, lower_intrinsics, lower_logging, mem2reg, scalarize,
 };
-use crate::{ENTRY, Error, Options, Target};
+use crate::{ENTRY, Error, Options, Target, log_calls};
 
 /// The passes, in order.
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 22] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 23] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -59,6 +59,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             bounds,
             "freeze",
             "each access that may leave its memory is behind a check that records the first fault",
+        ),
+        (
+            "lower-logging",
+            Thread,
+            Thread,
+            Nothing,
+            has_logs,
+            lower_logging,
+            "bounds",
+            "log calls are calls of functions that write to the device's log ring",
         ),
         (
             "converge-barriers",
@@ -254,6 +264,8 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
 /// The unit of the pipeline.
 pub(crate) struct State<'a> {
     options: &'a Options,
+    /// The module as the front end emitted it.
+    original: &'a Module,
     /// One thread's code.
     pub module: Cow<'a, Module>,
     pub checks: Option<Checks>,
@@ -279,6 +291,7 @@ impl<'a> State<'a> {
     pub fn new(module: &'a Module, options: &'a Options) -> Self {
         Self {
             options,
+            original: module,
             module: Cow::Borrowed(module),
             checks: None,
             code: Code::Thread,
@@ -370,6 +383,15 @@ fn bounds(state: &mut State<'_>) -> Result<(), Error> {
     let given = state.options.checks.as_deref().unwrap_or_default();
     state.checks = Some(bounds::insert(state.module.to_mut(), given)?);
     Ok(())
+}
+
+fn has_logs(state: &State<'_>) -> bool {
+    matches!(state.code, Code::Thread) && lower_logging::is_needed(&state.module)
+}
+
+fn lower_logging(state: &mut State<'_>) -> Result<(), Error> {
+    let sites = log_calls(state.original)?;
+    lower_logging::lower(state.module.to_mut(), &sites, Target::Cpu)
 }
 
 fn converge_barriers(state: &mut State<'_>) -> Result<(), Error> {

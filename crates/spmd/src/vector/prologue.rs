@@ -5,6 +5,7 @@ use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
 use super::full_size::FullSize;
 use super::safepoints;
 use crate::analysis::lane_layout::Layout;
+use crate::intrinsic::Position;
 use crate::kernel::Kernel;
 use crate::support::builder::{Builder, i64_const};
 use crate::support::constants::Threadgroup;
@@ -20,6 +21,9 @@ const LAUNCH_RECORD: u64 = 40;
 const LAUNCH_STOP: u64 = 48;
 /// Byte offset in `Launch` of the full threadgroup size, three u32.
 pub(super) const LAUNCH_GROUP: u64 = 56;
+/// Byte offsets in `Launch` of the kernel's number in log records, a u32, and of the address of the log's control block.
+const LAUNCH_LOG_KERNEL: u64 = 68;
+const LAUNCH_LOG_RING: u64 = 72;
 
 /// Values of the entry block.
 pub(crate) struct Prologue {
@@ -40,6 +44,9 @@ pub(crate) struct Prologue {
     pub sizes: Vec<Operand>,
     /// Address of the fault record, with bounds checks.
     pub record: Operand,
+    /// Address of the log's control block and the kernel's number in log records, with log calls.
+    pub log_ring: Operand,
+    pub log_kernel: Operand,
     /// Threadgroup memory that is zeroed for each threadgroup, with bounds checks: address and size in bytes.
     pub cleared: Vec<(Operand, Operand)>,
     /// Address of the stop byte, if the function polls it.
@@ -93,6 +100,14 @@ impl Prologue {
             }
             None => Const::Null.into(),
         };
+        let has_logs = kernel.positions.values().any(|(position, _)| *position == Position::LogRing);
+        let [log_ring, log_kernel] = match has_logs {
+            true => [(LAUNCH_LOG_RING, Type::PTR), (LAUNCH_LOG_KERNEL, Type::I32)].map(|(offset, ty)| {
+                let place = b.gep(Type::I8, launch, i64_const(offset));
+                b.load(ty, place, Some("log")).into()
+            }),
+            false => [Const::Null.into(), Const::Zero.into()],
+        };
         match options.checks {
             Some(_) => {
                 let dynamic = options.threadgroup_args.iter().zip(&arguments).zip(&sizes);
@@ -118,6 +133,8 @@ impl Prologue {
             full,
             sizes,
             record,
+            log_ring,
+            log_kernel,
             cleared,
             stop,
             arrived,

@@ -321,6 +321,8 @@ impl<'a> WorkgroupWriter<'a> {
                 Position::Groups => one(self.prologue.groups[*dim].clone()),
                 Position::ArgumentBytes => one(self.prologue.sizes[*dim].clone()),
                 Position::FaultRecord => one(self.prologue.record.clone()),
+                Position::LogRing => one(self.prologue.log_ring.clone()),
+                Position::LogKernel => one(self.prologue.log_kernel.clone()),
             };
             given.insert(*value, forms);
         }

@@ -493,6 +493,7 @@ impl Launch<'_> {
             }
             Some(Binding::Bytes(bytes)) => Ok(bytes.to_vec()),
             Some(Binding::Threadgroup(len)) => Ok(vec![0; *len as usize]),
+            Some(Binding::Unbound) => Ok(Vec::new()),
             None => Err(Error::invalid(format!("the launch has no argument {index}"))),
         }
     }

@@ -19,6 +19,7 @@ mod attributes;
 mod barriers;
 mod basics;
 mod between;
+mod bindings;
 mod callbacks;
 mod checks;
 mod common_functions;
@@ -26,6 +27,7 @@ mod constants;
 mod divergent_barriers;
 mod errors;
 mod events;
+mod function_pointers;
 mod geometric_functions;
 mod graphs;
 mod grids;
@@ -36,6 +38,8 @@ mod lanes;
 mod language;
 mod large_buffers;
 mod layout;
+mod log_delivery;
+mod logging;
 mod math_functions;
 mod math_references;
 mod matrices;
@@ -152,6 +156,8 @@ pub fn cases() -> Vec<Case> {
         grids::CASES,
         indirect::CASES,
         arguments::CASES,
+        bindings::CASES,
+        function_pointers::CASES,
         argument_buffers::CASES,
         values::CASES,
         accesses::CASES,
@@ -182,6 +188,8 @@ pub fn cases() -> Vec<Case> {
         templates::CASES,
         language::CASES,
         layout::CASES,
+        logging::CASES,
+        log_delivery::CASES,
         program_scope::CASES,
         constants::CASES,
         sizes::CASES,

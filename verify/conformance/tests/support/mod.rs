@@ -58,6 +58,7 @@ pub fn signature(name: &str, args: Vec<Arg>) -> Signature {
         line: 1,
         max_threads_per_threadgroup: None,
         code: None,
+        logs: Vec::new(),
     }
 }
 

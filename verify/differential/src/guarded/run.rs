@@ -270,6 +270,8 @@ fn call(
         record,
         stop: &raw const go_on,
         group: [wild.group, 1, 1],
+        log_kernel: 0,
+        log: std::ptr::null(),
     };
     // SAFETY: the code is of a checked kernel, whose launch is safe whatever its text: that is what is tested. The scratch memory is
     // aligned and as large as it and the threadgroup's argument need.

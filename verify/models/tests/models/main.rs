@@ -31,8 +31,8 @@ mod pool;
 mod submission;
 
 use elinvar_driver::{
-    Callback, Command, Done, Error, Event, Queue, Reached, Result, Submission, Timing, end_submission,
-    panic_text,
+    Callback, Command, Done, Error, Event, Queue, Reached, Result, Submission, Timing, begin_logs,
+    end_submission, panic_text,
 };
 
 /// Checks every interleaving with at most two preemptions, which finds most concurrency bugs and takes seconds.

@@ -15,6 +15,7 @@ mod stock;
 use std::collections::HashMap;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use elinvar_driver::sync::Mutex;
@@ -31,6 +32,8 @@ pub struct Pool {
     driver: Arc<dyn Device>,
     stock: Stock<Storage, Arc<dyn Memory>>,
     polled: Mutex<Option<Instant>>,
+    /// See [`Pool::set_padding`].
+    padding: AtomicU64,
     /// Number and bytes of buffers by allocation site; debug builds only.
     sites: Mutex<HashMap<&'static Location<'static>, (u64, u64)>>,
 }
@@ -72,7 +75,13 @@ impl Pool {
     pub(crate) fn new(driver: Arc<dyn Device>) -> Self {
         let budget = driver.caps().limits.working_set;
         let limits = PoolLimits { budget, idle_bytes: budget / 4, idle_time: Duration::from_secs(60) };
-        Self { driver, stock: Stock::new(limits), polled: Mutex::default(), sites: Mutex::default() }
+        Self {
+            driver,
+            stock: Stock::new(limits),
+            polled: Mutex::default(),
+            padding: AtomicU64::new(0),
+            sites: Mutex::default(),
+        }
     }
 
     /// A consistent snapshot of the statistics.
@@ -133,6 +142,15 @@ impl Pool {
         self.stock.set_limits(limits);
     }
 
+    /// Sets the number of bytes of memory after each buffer that is allocated from now on: for kernels that access a few elements past the end
+    /// of their buffers, which Metal's allocations often contain. Initially 0.
+    ///
+    /// What kernels read there is zero in a zeroed buffer, and otherwise undefined. Imported host memory is not padded, and padding
+    /// changes neither a buffer's length nor what checked kernels report.
+    pub fn set_padding(&self, bytes: u64) {
+        self.padding.store(bytes, Ordering::Relaxed);
+    }
+
     /// Live buffers by allocation site, in descending order of bytes: in a program that should have none, a list of leaks.
     /// Available in builds with debug assertions; empty in others.
     pub fn sites(&self) -> Vec<Site> {
@@ -159,7 +177,8 @@ impl Pool {
         site: &'static Location<'static>,
     ) -> Result<Block> {
         let caps = self.driver.caps();
-        let size = class::block_size(bytes, caps.limits.memory_granule, caps.limits.max_buffer_bytes);
+        let padded = bytes.saturating_add(self.padding.load(Ordering::Relaxed));
+        let size = class::block_size(padded, caps.limits.memory_granule, caps.limits.max_buffer_bytes);
         let given = self.stock.take(storage, bytes, size, || {
             self.poll();
             self.driver.allocate(size, storage, init)
@@ -168,7 +187,7 @@ impl Pool {
         let block = Block { memory, bytes, origin: Origin::Pool(size), site };
         self.enter(&block);
         if used && init == Init::Zeroed {
-            self.clear(&block).inspect_err(|_| self.give_back(block.clone()))?;
+            self.clear(&block, padded).inspect_err(|_| self.give_back(block.clone()))?;
         }
         Ok(block)
     }
@@ -208,10 +227,10 @@ impl Pool {
     }
 
     #[allow(unsafe_code)] // writes to memory of the device
-    fn clear(&self, block: &Block) -> Result<()> {
+    fn clear(&self, block: &Block, bytes: u64) -> Result<()> {
         // SAFETY: the block is at least that long; it was returned, so neither device nor buffer uses
         // it, and only this caller has taken it.
-        unsafe { block.memory.clear(block.bytes) }
+        unsafe { block.memory.clear(bytes) }
     }
 
     fn enter(&self, block: &Block) {

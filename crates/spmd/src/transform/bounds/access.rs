@@ -97,7 +97,9 @@ fn check_call(
     location: Option<Location>,
 ) -> Result<(), Error> {
     // The function of the checks themselves; kernels cannot have this name.
-    let own = Intrinsic::parse(name) == Some(Intrinsic::Position(Position::FaultRecord));
+    // Log calls read string literals.
+    let own =
+        matches!(Intrinsic::parse(name), Some(Intrinsic::Position(Position::FaultRecord) | Intrinsic::Log));
     if own || HINTS.iter().any(|hint| name.starts_with(hint)) || (name.starts_with("llvm.") && !takes_pointer)
     {
         return Ok(());

@@ -2,29 +2,28 @@
 //!
 //! It needs clang, which a Mac may not have; then only the reflection is available.
 
-use elinvar_cache::{KeyBuilder, decode, encode};
+use elinvar_cache::{Cache, KeyBuilder, decode, encode};
 use elinvar_driver::{CodeFacts, Constant, Result, Signature, Source};
 use elinvar_ir::Module;
 use elinvar_msl::{CachedProgram, Toolchain};
 
-use super::core::Core;
 use crate::steering::{self, steering};
 
 /// Checks a source.
-pub(super) fn check(core: &Core, source: &Source) -> elinvar_msl::Result<CachedProgram> {
-    CachedProgram::new(&Toolchain::find_with(&core.cache)?, source)
+pub(crate) fn check(cache: &Cache, source: &Source) -> elinvar_msl::Result<CachedProgram> {
+    CachedProgram::new(&Toolchain::find_with(cache)?, source)
 }
 
 /// The signature of a kernel with these function constants and facts about its code, if they can be determined; and the arguments that it
 /// steers by.
-pub(super) fn signature(
-    core: &Core,
+pub(crate) fn signature(
+    cache: &Cache,
     checked: &CachedProgram,
     name: &str,
     constants: &[Constant],
 ) -> Result<(Signature, u64)> {
     let key = checked.key("metal signature and steering", name, constants).map(KeyBuilder::finish);
-    let cached = key.as_ref().and_then(|key| decode(&core.cache.load(key)?));
+    let cached = key.as_ref().and_then(|key| decode(&cache.load(key)?));
     if let Some(known) = cached {
         return Ok(known);
     }
@@ -36,7 +35,7 @@ pub(super) fn signature(
     };
     let known = (signature, module.as_ref().map_or(steering::ALL, steering));
     if let Some(key) = &key {
-        core.cache.store(key, &encode(&known));
+        cache.store(key, &encode(&known));
     }
     Ok(known)
 }

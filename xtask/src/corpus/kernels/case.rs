@@ -208,6 +208,11 @@ impl Case {
     }
 }
 
+/// The elements, and those behind them, which must not change.
+pub fn guarded<T: Element>(elements: &[T]) -> Vec<T> {
+    [elements, &[T::untouched(); GUARD]].concat()
+}
+
 /// Reports the first wrong element and the number of wrong elements.
 fn report(elements: impl Iterator<Item = Option<String>>) -> Result<(), String> {
     let mut wrong = elements.enumerate().filter_map(|(i, what)| Some((i, what?)));

@@ -2,10 +2,9 @@
 
 use elinvar::Constants;
 
-use super::case::Case;
+use super::case::{Case, guarded};
 use super::element::Member::I32;
 use super::element::{Sequence, packed};
-use super::ministark::guarded;
 
 const CORPUS: &str = "forge-sort";
 const FILE: &str = "sort.metal";

@@ -1,7 +1,7 @@
 //! llama-rs' kernels, all in `float`: attention with and without a cache, products, normalization, blocks of quantized numbers.
 
 use super::candle_unary::gelu;
-use super::case::{Case, Near};
+use super::case::{Case, Near, guarded};
 use super::element::Member::{F32, I32};
 use super::element::{Element, Sequence, packed};
 use super::ggml_quants::{blocks, from_q4_k, from_q6_k, from_q8_0};
@@ -177,7 +177,7 @@ fn divided() -> Case {
     let (x, factor) = (numbers(COUNT, 41), 0.1_f32);
     let want: Vec<Option<f32>> = x.iter().map(|x| Some(x * factor)).collect();
     case("softmax_div.metal", "softmax_div_f32")
-        .updated(&super::ministark::guarded(&x), &want)
+        .updated(&guarded(&x), &want)
         .bytes(packed(&[I32(COUNT as i32), F32(factor)]))
         .threads(384, 64)
 }
@@ -232,8 +232,8 @@ fn rope(halves: bool) -> Case {
     let sizes = [query_heads as i32, key_heads as i32, dim as i32, position].map(I32);
     let rest = [F32(base as f32), F32(1.0), I32(halves.into())];
     case("rope.metal", "rope_f32")
-        .updated_near::<f32>(&super::ministark::guarded(&q), rotated_q, TOLERANCE)
-        .updated_near::<f32>(&super::ministark::guarded(&k), rotated_k, TOLERANCE)
+        .updated_near::<f32>(&guarded(&q), rotated_q, TOLERANCE)
+        .updated_near::<f32>(&guarded(&k), rotated_k, TOLERANCE)
         .bytes(packed(&[&sizes[..], &rest].concat()))
         .groups(query_heads, 32)
 }

@@ -2,12 +2,11 @@
 
 use elinvar::{bf16, f16};
 
-use super::case::{Case, Near};
+use super::case::{Case, Near, guarded};
 use super::element::Member::{F32, I32};
 use super::element::{Element, Sequence, packed};
-use super::ministark::guarded;
 use super::reference::{ATTENTION, U, attention, product, sum};
-use super::tract_binary::for_types;
+use super::tract::for_types;
 
 const CORPUS: &str = "mlx-native";
 const COUNT: usize = 219;

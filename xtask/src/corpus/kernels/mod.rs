@@ -11,26 +11,22 @@ mod candle_unary;
 mod case;
 mod cera;
 mod element;
-mod field;
 mod forge_sort;
 mod ggml_layers;
 mod ggml_maps;
 mod ggml_moves;
 mod ggml_quants;
 mod llama_rs;
-mod ministark;
 mod mistral_bits;
 mod mistral_quant;
 mod mlx_native;
 mod paged;
+mod provers;
 mod reference;
-mod risc0;
 mod simdgroups;
 mod tensor;
-mod tract_arrays;
-mod tract_binary;
-mod tract_layers;
-mod tract_unary;
+mod tract;
+mod varied;
 mod whisper;
 
 pub(super) use case::{Argument, Case};
@@ -49,18 +45,15 @@ pub(super) fn all() -> Vec<Case> {
         ggml_moves::cases(),
         ggml_quants::cases(),
         llama_rs::cases(),
-        ministark::cases(),
         mistral_bits::cases(),
         mistral_quant::cases(),
         mlx_native::cases(),
         paged::cases(),
-        risc0::cases(),
+        provers::cases(),
+        tract::cases(),
+        varied::cases(),
         whisper::cases(),
         simdgroups::cases(),
-        tract_arrays::cases(),
-        tract_binary::cases(),
-        tract_layers::cases(),
-        tract_unary::cases(),
     ]
     .into_iter()
     .flatten()

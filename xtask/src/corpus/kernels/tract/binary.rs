@@ -3,8 +3,8 @@
 
 use elinvar::f16;
 
-use super::case::{Case, Near};
-use super::element::{Element, Layout, Sequence};
+use crate::corpus::kernels::case::{Case, Near};
+use crate::corpus::kernels::element::{Element, Layout, Sequence};
 
 pub(super) const CORPUS: &str = "tract-metal";
 const FILE: &str = "bin_ops.metal";
@@ -18,7 +18,7 @@ macro_rules! for_types {
         $cases.extend([$($function::<$T> $arguments),*])
     };
 }
-pub(super) use for_types;
+pub(in crate::corpus::kernels) use for_types;
 
 /// An operation on integers, modulo 2ⁿ.
 type Integer = fn(i128, i128) -> i128;

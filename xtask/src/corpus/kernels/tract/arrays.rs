@@ -2,9 +2,9 @@
 
 use elinvar::f16;
 
-use super::case::Case;
-use super::element::{Element, Layout, Sequence};
-use super::tract_binary::{CORPUS, for_types};
+use super::binary::{CORPUS, for_types};
+use crate::corpus::kernels::case::Case;
+use crate::corpus::kernels::element::{Element, Layout, Sequence};
 
 const FILE: &str = "array/array_ops.metal";
 const COUNT: usize = 133;

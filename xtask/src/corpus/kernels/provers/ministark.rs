@@ -2,8 +2,8 @@
 
 use elinvar::Constants;
 
-use super::case::Case;
 use super::field::{Field, Number, ONE, Value, reversed};
+use crate::corpus::kernels::case::{Case, guarded};
 
 const MINISTARK: (&str, &str) = ("ministark-gpu", "shaders.metal");
 const LAMBDAWORKS: (&str, &str) = ("lambdaworks-math", "all.metal");
@@ -67,11 +67,6 @@ fn case(kernel: String, boxes: u32) -> Case {
 
 fn some<T: Copy>(words: Vec<T>) -> Vec<Option<T>> {
     words.into_iter().map(Some).collect()
-}
-
-/// Words with unwritten ones behind them.
-pub fn guarded<T: super::element::Element>(words: &[T]) -> Vec<T> {
-    [words, &[T::untouched(); super::case::GUARD]].concat()
 }
 
 /// `x[i] op y[i + shift]`, in place and not, with a constant as well, and `x[i] · y[i + shift]ᵉ`.

@@ -2,11 +2,11 @@
 
 use elinvar::f16;
 
-use super::candle_unary::gelu;
-use super::case::{Case, Near};
-use super::element::{Element, Sequence};
-use super::reference::{U, fourier, product, sum};
-use super::tract_binary::{CORPUS, for_types};
+use super::binary::{CORPUS, for_types};
+use crate::corpus::kernels::candle_unary::gelu;
+use crate::corpus::kernels::case::{Case, Near};
+use crate::corpus::kernels::element::{Element, Sequence};
+use crate::corpus::kernels::reference::{U, fourier, product, sum};
 
 const FILE: &str = "nn/nn_ops.metal";
 const COUNT: usize = 264;

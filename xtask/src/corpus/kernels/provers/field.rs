@@ -3,7 +3,7 @@
 //! Products are remainders if two words hold them, and sums of doublings if not. A kernel's elements are compared in the form that it
 //! stores, x·R mod p with R = 2³² for one word of 32 bits and 2⁶⁴ⁿ for n words of 64 bits.
 
-use super::element::Sequence;
+use crate::corpus::kernels::element::Sequence;
 
 /// A number below 2²⁵⁶, least significant word first.
 pub type Number = [u64; 4];

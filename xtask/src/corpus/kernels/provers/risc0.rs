@@ -1,10 +1,9 @@
 //! Kernels of a STARK prover over the field of 15·2²⁷ + 1 and its extension by X⁴ = -11: element-wise arithmetic, folding, mixing,
 //! transforms, evaluation, and the hashes Poseidon2 and SHA-256.
 
-use super::case::Case;
-use super::element::Sequence;
 use super::field::{Field, Value, ZERO, reversed};
-use super::ministark::guarded;
+use crate::corpus::kernels::case::{Case, guarded};
+use crate::corpus::kernels::element::Sequence;
 
 const CORPUS: &str = "risc0-circuit-rv32im-sys";
 const MODULUS: u64 = 15 * (1 << 27) + 1;
@@ -435,7 +434,7 @@ fn sha() -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::corpus::kernels::field::ONE;
+    use crate::corpus::kernels::provers::field::ONE;
 
     #[test]
     fn sha256_of_abc() {

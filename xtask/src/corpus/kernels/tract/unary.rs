@@ -5,9 +5,9 @@
 
 use elinvar::f16;
 
-use super::case::{Case, EXACT, Near};
-use super::element::{Element, Sequence};
-use super::tract_binary::{CORPUS, for_types};
+use super::binary::{CORPUS, for_types};
+use crate::corpus::kernels::case::{Case, EXACT, Near, guarded};
+use crate::corpus::kernels::element::{Element, Sequence};
 
 const FILE: &str = "element_wise.metal";
 /// Number of elements: odd, and more than one threadgroup.
@@ -173,9 +173,4 @@ fn integer<T: Element>(name: &str, function: fn(i128) -> i128) -> Case {
 
 fn kernel(name: &str, in_place: bool, ty: &str) -> String {
     format!("element_wise_ops::{name}_{}_{ty}", if in_place { "in_place" } else { "out_of_place" })
-}
-
-/// The elements, and those behind them, which must not change.
-fn guarded<T: Element>(elements: &[T]) -> Vec<T> {
-    [elements, &[T::untouched(); super::case::GUARD]].concat()
 }

@@ -75,7 +75,8 @@ fn code_for_large_buffers_is_packed_on_request() {
 fn code_for_other_sizes_is_packed_on_request() {
     let folder = Folder::new();
     let bundle = folder.file("add.bundle").display().to_string();
-    let words = ["pack", &example("vector_add"), "-o", &bundle, "--target", "cpu", "--group", "32", "--any-group"];
+    let words =
+        ["pack", &example("vector_add"), "-o", &bundle, "--target", "cpu", "--group", "32", "--any-group"];
     elinvar(&words).expect(0, &[]);
     for group in ["32", "64", "1000"] {
         run(&bundle, &["--group", group]).expect(0, &[]);

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Device, Diagnostic, Error, Event, FunctionConstant, HostBlock, Init, Library, Memory, Pipeline,
-    PipelineOptions, Priority, Queue, Result, Signature, Source, Storage, Thermal, UnsupportedKernel,
+    Caps, Device, Diagnostic, Error, Event, FunctionConstant, HostBlock, Init, Library, Log, Memory,
+    Pipeline, PipelineOptions, Priority, Queue, Result, Signature, Source, Storage, Thermal,
+    UnsupportedKernel,
 };
 use elinvar_ptx::{Bundle, Compiler, Ptx, Target};
 use parking_lot::Mutex;
@@ -86,6 +87,10 @@ unsafe impl Device for Packing {
 
     fn thermal(&self) -> Result<Thermal> {
         self.below.thermal()
+    }
+
+    fn log(&self) -> Option<&Arc<Log>> {
+        self.below.log()
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {

@@ -35,6 +35,7 @@ const WITHOUT_KERNELS: &[&str] = &[
     "errors::texture_is_unsupported",
     "errors::undefined_name",
     "events::another_device",
+    "logging::formats_that_do_not_fit",
     "memory::facts",
     "primitives::a_beta_of_zero_ignores_what_was_there",
     "primitives::a_refusal_changes_nothing",

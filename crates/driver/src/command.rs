@@ -144,8 +144,8 @@ pub enum Binding {
     Bytes(InlineBytes),
     /// Pointer to this many bytes of threadgroup memory, aligned to 16 bytes.
     Threadgroup(u64),
-    /// A null pointer, to memory of 0 bytes: a buffer that is not set in Metal. The kernel must not access it; a checked kernel that does
-    /// faults.
+    /// A null pointer, to memory of 0 bytes; on Metal, whose validation requires a buffer, a pointer to one element. The kernel must not
+    /// access it; a checked kernel that does faults.
     Unbound,
 }
 

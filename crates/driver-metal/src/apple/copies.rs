@@ -30,8 +30,8 @@ impl Copies {
                 Ok(Some(copy))
             }
             Binding::Bytes(bytes) if arg.kind == ArgKind::Pointer => encoding.buffer_with(bytes).map(Some),
-            // Metal detects accesses of the single byte of an empty buffer no more than those of a buffer that is not set.
-            Binding::Bytes(_) | Binding::Threadgroup(_) | Binding::Unbound => Ok(None),
+            Binding::Unbound => encoding.exact(0).map(Some),
+            Binding::Bytes(_) | Binding::Threadgroup(_) => Ok(None),
         });
         copies.collect::<Result<_>>().map(Self)
     }

@@ -7,7 +7,7 @@
 use std::any::Any;
 
 use elinvar_driver::{
-    Access, Binding, Command, Dim3, Dispatch, Error, Grid, MemorySlice, Pipeline as _, Result,
+    Access, Arg, Binding, Command, Dim3, Dispatch, Error, Grid, MemorySlice, Pipeline as _, Result,
 };
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSString;
@@ -155,7 +155,7 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
     for (position, (arg, binding)) in pipeline.signature().args.iter().zip(&dispatch.bindings).enumerate() {
         match copies.as_ref().and_then(|copies| copies.of(position)) {
             Some(copy) => bind_buffer(&encoder, copy, 0, arg.index as usize),
-            None => bind(encoding, &encoder, arg.index as usize, binding)?,
+            None => bind(encoding, &encoder, arg, binding)?,
         }
     }
     for used in &dispatch.uses {
@@ -219,12 +219,8 @@ fn bind_buffer(encoder: &ComputeEncoder, buffer: &Buffer, offset: usize, index: 
 }
 
 #[allow(unsafe_code)] // binds what a kernel takes
-fn bind(
-    encoding: &mut Encoding<'_>,
-    encoder: &ComputeEncoder,
-    index: usize,
-    binding: &Binding,
-) -> Result<()> {
+fn bind(encoding: &mut Encoding<'_>, encoder: &ComputeEncoder, arg: &Arg, binding: &Binding) -> Result<()> {
+    let index = arg.index as usize;
     match binding {
         Binding::Memory(slice) => {
             let (buffer, offset) = located(encoding.core, slice)?;
@@ -241,8 +237,11 @@ fn bind(
             // SAFETY: the runtime has checked the length against the device's limit.
             unsafe { encoder.setThreadgroupMemoryLength_atIndex(length, index) };
         }
-        // SAFETY: no buffer is a value that the method takes; it replaces that of an earlier launch.
-        Binding::Unbound => unsafe { encoder.setBuffer_offset_atIndex(None, 0, index) },
+        // Metal's validation requires a buffer.
+        Binding::Unbound => {
+            let element = encoding.exact(arg.element_size)?;
+            bind_buffer(encoder, &element, 0, index);
+        }
     }
     Ok(())
 }

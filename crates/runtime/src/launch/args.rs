@@ -98,7 +98,7 @@ impl Arg {
     }
 
     /// No memory, for a buffer that the kernel does not access in this launch, as a `buffer(n)` that the program does not set in Metal.
-    /// A pointer is null, a reference is to zeros; not for threadgroup memory.
+    /// A pointer is null (on Metal devices, to one element), a reference is to zeros; not for threadgroup memory.
     ///
     /// A checked kernel that accesses memory by the null pointer faults, with the argument in the message. What another kernel's access
     /// does depends on the device: on a CPU it ends the process, on an NVIDIA GPU it is an error that loses the device.

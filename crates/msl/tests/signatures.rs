@@ -280,3 +280,33 @@ fn host_names_may_have_escapes() {
         assert!(program.ir(name).unwrap().contains(stored), "{name}");
     }
 }
+
+#[test]
+fn tables_of_functions_are_buffers_of_handles() {
+    let text = |attribute: &str| {
+        format!(
+            "using namespace metal; [[visible]] float f(float x); [[stitchable]] float g(float x) {{ return x; }}\n\
+             [[visible]] float f(float x) {{ return -x; }}\n\
+             kernel void k(device float* a, visible_function_table<float(float)> t {attribute}) {{ a[0] = t[0](a[0]); }}"
+        )
+    };
+    let compile = |attribute| Program::compile(&Toolchain::find().unwrap(), &Source::msl(text(attribute)));
+    for (attribute, index) in [("", 1), ("[[buffer(7)]]", 7)] {
+        let program = compile(attribute).unwrap();
+        let table = &program.kernels()[0].args[1];
+        let functions = vec!["f".to_owned(), "g".to_owned()];
+        assert_eq!(table.element, ElementType::Function { of: "float (float)".into(), functions });
+        assert_eq!((table.kind, table.access, table.index), (ArgKind::Pointer, Access::Read, index));
+        assert_eq!((table.element_size, table.element_align, table.constant), (4, 4, true));
+    }
+    match compile("[[threadgroup(0)]]") {
+        Err(Error::Compile(found)) => {
+            let text = found[0].to_string();
+            assert!(
+                text.contains("parameter `t`") && text.contains("cannot have `[[threadgroup]]`"),
+                "{text}"
+            );
+        }
+        other => panic!("{:?}", other.map(|program| program.kernels().to_vec())),
+    }
+}

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use elinvar_driver::function_handle;
 
 use crate::ir::items::{items, names};
-use crate::ir::recursion::{metadata, quoted, symbol_name};
+use crate::ir::recursion::{metadata, quoted};
 
 /// Lists of functions that are kept although no code refers to them: visible functions.
 const KEPT: [&str; 2] = ["@llvm.used = ", "@llvm.compiler.used = "];
@@ -275,7 +275,7 @@ impl<'a> Function<'a> {
         };
         let number = match visible.contains(&symbol) {
             true => function_handle(&name()?),
-            false => function_handle(symbol_name(head)?) | INTERNAL,
+            false => function_handle(&symbol[1..]) | INTERNAL,
         };
         Some(Self { symbol, number, ty })
     }

@@ -135,9 +135,6 @@ impl SignatureBuilder<'_> {
             self.error(condition.offset, message);
         }
         let of = d.element.to_string();
-        if d.passed == PassedBy::Value && builtins::functions_of(&of).is_some() {
-            return Some(Binding::Arg(ArgKind::Pointer));
-        }
         if d.passed == PassedBy::Value && builtins::is_opaque(&of) {
             self.unsupported(param.offset, format!("parameter {name} of type `{of}`"));
             return None;
@@ -188,7 +185,7 @@ impl SignatureBuilder<'_> {
 
     /// A parameter without attribute: a pointer or reference gets the next free index.
     fn plain(&mut self, name: &str, param: &Param, d: &TypeDescription) -> Option<Binding> {
-        if d.passed != PassedBy::Value {
+        if d.passed != PassedBy::Value || functions(d).is_some() {
             return self.pointer(name, param, d);
         }
         let of = d.element.to_string();
@@ -207,13 +204,14 @@ impl SignatureBuilder<'_> {
     }
 
     fn memory(&mut self, name: &str, param: &Param, a: &Attribute, d: &TypeDescription) -> Option<Binding> {
-        if d.passed == PassedBy::Value {
+        let is_table = functions(d).is_some();
+        if d.passed == PassedBy::Value && !is_table {
             let message = format!("parameter {name} with `[[{}]]` must be a pointer or a reference", a.name);
             self.error(a.offset, message);
             return None;
         }
         let shared = param.space == Some(AddressSpace::Threadgroup);
-        if param.space.is_some() && shared != (a.name == "threadgroup") {
+        if (param.space.is_some() || is_table) && shared != (a.name == "threadgroup") {
             let space = if shared { "threadgroup" } else { "device or constant" };
             let message =
                 format!("parameter {name} points to {space} memory and cannot have `[[{}]]`", a.name);
@@ -225,6 +223,7 @@ impl SignatureBuilder<'_> {
 
     fn pointer(&mut self, name: &str, param: &Param, d: &TypeDescription) -> Option<Binding> {
         match param.space {
+            _ if functions(d).is_some() => Some(Binding::Arg(ArgKind::Pointer)),
             Some(AddressSpace::Threadgroup) => Some(Binding::Arg(ArgKind::Threadgroup)),
             Some(AddressSpace::Device | AddressSpace::Constant) if d.passed == PassedBy::Pointer => {
                 Some(Binding::Arg(ArgKind::Pointer))
@@ -321,24 +320,22 @@ pub(crate) fn index_conflict(args: &[Arg]) -> Option<(&str, &str)> {
     })
 }
 
+/// The type of the functions, for a table of functions, which is passed as a pointer to their handles.
+fn functions(d: &TypeDescription) -> Option<String> {
+    match &d.element {
+        ElementType::Other(name) if d.passed == PassedBy::Value => {
+            builtins::functions_of(name).map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
 /// Size of a function's handle.
 const HANDLE_BYTES: u64 = 4;
 
-fn arg(param: &Param, d: &TypeDescription, kind: ArgKind, functions: &[String]) -> Arg {
-    if let Some(of) = builtins::functions_of(&d.element.to_string()) {
-        return Arg {
-            name: param.name.clone(),
-            kind,
-            index: 0,
-            element: ElementType::Function { of: of.to_owned(), functions: functions.to_vec() },
-            element_size: HANDLE_BYTES,
-            element_align: HANDLE_BYTES,
-            access: Access::Read,
-            constant: true,
-        };
-    }
+fn arg(param: &Param, d: &TypeDescription, kind: ArgKind, visible: &[String]) -> Arg {
     let constant = param.space == Some(AddressSpace::Constant);
-    Arg {
+    let arg = Arg {
         name: param.name.clone(),
         kind,
         index: 0,
@@ -347,5 +344,16 @@ fn arg(param: &Param, d: &TypeDescription, kind: ArgKind, functions: &[String]) 
         element_align: d.align,
         access: if d.constant || constant { Access::Read } else { Access::ReadWrite },
         constant,
+    };
+    match functions(d) {
+        Some(of) => Arg {
+            element: ElementType::Function { of, functions: visible.to_vec() },
+            element_size: HANDLE_BYTES,
+            element_align: HANDLE_BYTES,
+            access: Access::Read,
+            constant: true,
+            ..arg
+        },
+        None => arg,
     }
 }

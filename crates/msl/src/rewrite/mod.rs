@@ -416,7 +416,7 @@ impl Rewriter<'_> {
         } else if !attributes::standard(&list) {
             let function = visible_functions::name(&list, self.tokens, behind).filter(|_| !self.in_body());
             self.edit(i, behind, function.as_ref().map_or(" ", |_| visible_functions::KEPT).to_owned());
-            self.functions.extend(function);
+            self.functions.extend(function.filter(|name| !self.functions.contains(name)));
         }
         self.check_attributes(&list, self.attribute_place(behind));
         behind

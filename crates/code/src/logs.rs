@@ -1,6 +1,6 @@
 //! Log calls of a kernel's code as the contract describes them.
 
-use elinvar_driver::{LogElement, LogLevel, LogSite, LogValue};
+use elinvar_driver::{LogLevel, LogSite, LogValue, Scalar};
 use elinvar_ir::Module;
 use elinvar_spmd::{LogCall, LoggedValue};
 
@@ -28,27 +28,26 @@ pub(crate) fn site(call: &LogCall) -> LogSite {
 }
 
 fn value(value: &LoggedValue) -> LogValue {
-    use LogElement as E;
     let LoggedValue { element, lanes, text } = value;
     if let Some(text) = text {
         return LogValue::Text(text.clone());
     }
-    let element = match element {
-        'b' => E::Bool,
-        'c' => E::Char,
-        'C' => E::Uchar,
-        's' => E::Short,
-        'S' => E::Ushort,
-        'i' => E::Int,
-        'I' => E::Uint,
-        'l' => E::Long,
-        'L' => E::Ulong,
-        'h' => E::Half,
-        'B' => E::Bfloat,
-        'f' => E::Float,
-        _ => E::Pointer,
+    let scalar = match element {
+        'b' => Scalar::Bool,
+        'c' => Scalar::I8,
+        'C' => Scalar::U8,
+        's' => Scalar::I16,
+        'S' => Scalar::U16,
+        'i' => Scalar::I32,
+        'I' => Scalar::U32,
+        'l' => Scalar::I64,
+        'L' => Scalar::U64,
+        'h' => Scalar::F16,
+        'B' => Scalar::BF16,
+        'f' => Scalar::F32,
+        _ => return LogValue::Pointer,
     };
-    LogValue::Number { element, lanes: *lanes }
+    LogValue::Number { scalar, lanes: *lanes }
 }
 
 /// The column of a call in its line, from 1: that of the format, if it is written there; else that of the call. 0 if neither is found.

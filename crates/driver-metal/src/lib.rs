@@ -29,8 +29,8 @@
 //! If a Metal method is newer than the oldest supported system, the object is queried for it (`respondsToSelector:`); the fallback is
 //! documented where it is chosen.
 //!
-//! On other systems there are no devices; only [`Packer`], which packs sources for Apple devices ahead of time, is for every system. With `--cfg elinvar_apple`, it is built for another system
-//! against libraries that replace Apple's.
+//! On other systems there are no devices; only [`Packer`], which packs sources for Apple devices ahead of time, is for every system. With
+//! `--cfg elinvar_apple`, it is built for another system against libraries that replace Apple's.
 //!
 //! Not done by this crate: validation of launches against the kernel's signature (done by the runtime), and stopping of running work, which
 //! Metal does not support.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{Callback, Command, Done, Error, Log, Result, Timing, fail_signals};
 
-/// Ends a submission: passes on its log lines, fails its events if `result` is an error, drops `commands`, then calls `done`. No lock of the driver may be
-/// held.
+/// Ends a submission: passes on its log lines, fails its events if `result` is an error, drops `commands`, then calls `done`. No lock of
+/// the driver may be held.
 ///
 /// Panics of callbacks and destructors are caught here, after the panic hook has reported them. A panic before `done` turns the
 /// submission's result into an error; a panic in `done` is ignored.

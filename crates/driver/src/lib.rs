@@ -96,7 +96,7 @@ pub use ending::{begin_log, end_submission, panic_text};
 pub use error::{Error, Fault, Result};
 pub use event::{Event, Reached, fail_signals};
 pub use grid::Grid;
-pub use log::{Log, LogCallback, LogElement, LogKernel, LogLevel, LogLine, LogSite, LogValue, MAX_LOG_WORDS};
+pub use log::{Log, LogCallback, LogKernel, LogLevel, LogLine, LogSite, LogValue, MAX_LOG_WORDS};
 pub use memory::{HostBlock, Init, Memory, Storage, expect_within};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier, UnsupportedKernel};
 pub use primitive::{Primitive, PrimitiveKind, Primitives};

@@ -1,9 +1,9 @@
 //! [`Library`]: a source whose kernels were compiled ahead of time, or are compiled on demand.
 //!
-//! Machine code is specific to a threadgroup size, so a bundle contains code for the sizes that were chosen when it was packed, and on request
-//! general code, which serves other sizes of the same layout ([`RowSizes`](elinvar_spmd::RowSizes)). It is
-//! compiled for a level of the processor architecture ([`Target::levels`]) and used on processors that support this level. Code for
-//! buffers above [`SizeBound::DEFAULT`] is packed on request, as one form for all sizes.
+//! Machine code is specific to a threadgroup size, so a bundle contains code for the sizes that were chosen when it was packed, and on
+//! request general code, which serves other sizes of the same layout ([`RowSizes`](elinvar_spmd::RowSizes)). It is compiled for a level of
+//! the processor architecture ([`Target::levels`]) and used on processors that support this level. Code for buffers above
+//! [`SizeBound::DEFAULT`] is packed on request, as one form for all sizes.
 
 use elinvar_cache::{Cache, Key};
 use elinvar_code::{Bundle, Declared, canonical, expect_kernel, kernel_key};
@@ -242,6 +242,11 @@ mod tests {
         Library::new(&Cache::off(), &source, Target::new(None, None)).unwrap()
     }
 
+    fn packing(source: &Source, bundle: &mut Bundle) -> Compiler {
+        let target = Target::of(Target::levels()[0]).unwrap();
+        Compiler::packing(&Cache::off(), source, target, bundle).unwrap()
+    }
+
     fn form(threads: u32, stoppable: bool) -> Form {
         Form { group: Some(Dim3::from(threads)), stoppable, objects: SizeBound::DEFAULT }
     }
@@ -251,11 +256,10 @@ mod tests {
         let source = Source::msl(
             "kernel void k(device uchar* x, constant uint& n, uint i [[thread_position_in_grid]]) { x[i + n] = 7; }",
         );
-        let target = || Target::of(Target::levels()[0]).unwrap();
         let options = PipelineOptions::default();
         let packed = |bounds: &[SizeBound]| {
             let mut bundle = Bundle::default();
-            let compiler = Compiler::packing(&Cache::off(), &source, target(), &mut bundle).unwrap();
+            let compiler = packing(&source, &mut bundle);
             compiler.pack("k", &options, &[Dim3::from(64)], false, bounds, &mut bundle).unwrap();
             (library(Packed { bundle: bundle.to_bytes().into(), key: source.identity() }), compiler)
         };
@@ -286,8 +290,7 @@ mod tests {
     fn general_code_serves_sizes_that_are_not_packed() {
         let source = Source::msl(TEXT);
         let mut bundle = Bundle::default();
-        let target = Target::of(Target::levels()[0]).unwrap();
-        let compiler = Compiler::packing(&Cache::off(), &source, target, &mut bundle).unwrap();
+        let compiler = packing(&source, &mut bundle);
         let options = PipelineOptions::default();
         compiler.pack("k", &options, &[Dim3::from(64)], true, &[SizeBound::DEFAULT], &mut bundle).unwrap();
         let packed = library(Packed { bundle: bundle.to_bytes().into(), key: source.identity() });
@@ -310,8 +313,7 @@ mod tests {
     fn a_packed_kernel_is_the_kernel() {
         let source = Source::msl(TEXT);
         let mut bundle = Bundle::default();
-        let target = Target::of(Target::levels()[0]).unwrap();
-        let compiler = Compiler::packing(&Cache::off(), &source, target, &mut bundle).unwrap();
+        let compiler = packing(&source, &mut bundle);
         let options = PipelineOptions::default();
         compiler.pack("k", &options, &[Dim3::from(8)], false, &[SizeBound::DEFAULT], &mut bundle).unwrap();
         let key = source.identity();

@@ -63,17 +63,16 @@ pub const THREADGROUP_SECTION: &str = "elinvar.threadgroup";
 /// The name of the function in the output:
 /// `i32 elinvar_threadgroups(const Launch*, u8* scratch, u64 begin, u64 end)`.
 ///
-/// It runs the threadgroups with linear index `begin..end` (x fastest), each from start to end and in ascending order
-/// if [`Options::ascending`], and returns 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; const u64 *sizes;
-/// FaultRecord *record; const u8 *stop; u32 group[3]; u32 log_kernel; Control *log; }`; `sizes` is read only by kernels with bounds checks or
-/// [private counters](Compiled::private_counters), `record` by those with bounds checks, `stop` by those that can be stopped
-/// ([`Options::stoppable`]), `group`, the size of a full threadgroup, by those for which it is [dynamic](GroupSize::Dynamic), `log_kernel` and `log`, the kernel's number in log
-/// records and the log ring's control block, by those with [log calls](log_calls). An entry
-/// of `args` is an address; for a threadgroup argument it is the byte offset of its memory behind the
-/// first [`Compiled::scratch_bytes`] of `scratch`. `scratch` is aligned to 64 and belongs to one call
-/// at a time; its content on entry is irrelevant. `sizes` has the size of each argument's memory in bytes,
-/// `record` is a [`bounds::FaultRecord`]. While the byte at `stop` is not 0, the function returns [`STOPPED`] before the
-/// next iteration of a loop.
+/// It runs the threadgroups with linear index `begin..end` (x fastest), each from start to end and in ascending order if
+/// [`Options::ascending`], and returns 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; const u64
+/// *sizes; FaultRecord *record; const u8 *stop; u32 group[3]; u32 log_kernel; Control *log; }`; `sizes` is read only by kernels with bounds
+/// checks or [private counters](Compiled::private_counters), `record` by those with bounds checks, `stop` by those that can be stopped
+/// ([`Options::stoppable`]), `group`, the size of a full threadgroup, by those for which it is [dynamic](GroupSize::Dynamic), `log_kernel`
+/// and `log`, the kernel's number in log records and the log ring's control block, by those with [log calls](log_calls). An entry of `args`
+/// is an address; for a threadgroup argument it is the byte offset of its memory behind the first [`Compiled::scratch_bytes`] of `scratch`.
+/// `scratch` is aligned to 64 and belongs to one call at a time; its content on entry is irrelevant. `sizes` has the size of each
+/// argument's memory in bytes, `record` is a [`bounds::FaultRecord`]. While the byte at `stop` is not 0, the function returns [`STOPPED`]
+/// before the next iteration of a loop.
 pub const SYMBOL: &str = "elinvar_threadgroups";
 
 /// Return value of a stopped function.

@@ -34,10 +34,7 @@ impl Machine<'_> {
     /// Executes `__elinvar_log`.
     pub(crate) fn log_call(&mut self, args: &[Value]) -> Result<()> {
         let malformed = || Problem::Malformed("a log call with too few arguments".into());
-        let known: Vec<u64> = args
-            .iter()
-            .map(|arg| arg.known("an argument of a log call").map(|bits| bits as u64))
-            .collect::<Result<_>>()?;
+        let known = known_words(args)?;
         let [format, types, subsystem, category, level, x, y, z] =
             *known.first_chunk::<FIXED>().ok_or_else(malformed)?;
         let types = self.c_string(types)?;
@@ -73,10 +70,7 @@ impl Machine<'_> {
         if !name.starts_with("elinvar_log_") {
             return Ok(false);
         }
-        let known: Vec<u64> = args
-            .iter()
-            .map(|arg| arg.known("an argument of a log call").map(|bits| bits as u64))
-            .collect::<Result<_>>()?;
+        let known = known_words(args)?;
         let [0, _, tag, x, y, z, words @ ..] = &known[..] else { return Ok(false) };
         self.log.push(LogRecord {
             format: String::new(),
@@ -102,4 +96,9 @@ impl Machine<'_> {
             }
         }
     }
+}
+
+/// The arguments of a log call.
+fn known_words(args: &[Value]) -> Result<Vec<u64>> {
+    args.iter().map(|arg| arg.known("an argument of a log call").map(|bits| bits as u64)).collect()
 }

@@ -4,7 +4,8 @@
 //! modifier may be written before or after the `v`, and `hl` is that of 32-bit components. A message is made on the host, from the
 //! words that a kernel has stored.
 
-use super::site::{LogElement, LogValue};
+use super::site::LogValue;
+use crate::Scalar;
 
 /// A part of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,7 +174,7 @@ pub(super) fn check(pieces: &[Piece], values: &[LogValue]) -> Result<(), String>
                 continue;
             }
             match left.next() {
-                Some((_, LogValue::Number { element: LogElement::Int | LogElement::Uint, lanes: 1 })) => {}
+                Some((_, LogValue::Number { scalar: Scalar::I32 | Scalar::U32, lanes: 1 })) => {}
                 Some((at, other)) => {
                     return Err(format!(
                         "`{}`: argument {} is {other}; a {} is an `int`",
@@ -206,31 +207,29 @@ impl Conversion {
     }
 
     fn fits(&self, value: &LogValue) -> bool {
-        use LogElement as E;
-        let (element, lanes) = match value {
+        let (scalar, lanes) = match value {
             LogValue::Text(_) => return matches!(self.conversion, 's' | 'p'),
-            LogValue::Number { element, lanes } => (*element, *lanes),
+            LogValue::Pointer => return self.conversion == 'p' && self.lanes == 1,
+            LogValue::Number { scalar, lanes } => (*scalar, *lanes),
         };
         if lanes != self.lanes {
             return false;
         }
-        match (self.conversion, element) {
-            ('s', _) => false,
-            ('p', E::Pointer) => true,
-            ('p', _) | (_, E::Pointer) => false,
-            (_, E::Half | E::Bfloat | E::Float) => {
+        match (self.conversion, scalar) {
+            ('s' | 'p', _) => false,
+            (_, Scalar::F16 | Scalar::BF16 | Scalar::F32) => {
                 let sized = match self.length {
                     Length::None => true,
                     // C's `%lf` is `%f`.
                     Length::Long => lanes == 1,
-                    Length::Short => lanes > 1 && element != E::Float,
-                    Length::Word => element == E::Float,
+                    Length::Short => lanes > 1 && scalar != Scalar::F32,
+                    Length::Word => scalar == Scalar::F32,
                     Length::Char => false,
                 };
                 self.is_float() && sized
             }
             _ if self.is_float() => false,
-            (_, E::Long | E::Ulong) => self.length == Length::Long,
+            (_, Scalar::I64 | Scalar::U64) => self.length == Length::Long,
             // Smaller integers are promoted to `int`, unless they are components.
             _ => match self.length {
                 Length::None => true,
@@ -240,7 +239,7 @@ impl Conversion {
                         Length::Short => 2,
                         _ => 4,
                     };
-                    element.bytes() == bytes
+                    scalar.size() == bytes
                 }
                 Length::Char | Length::Short => true,
                 Length::Word | Length::Long => false,
@@ -309,12 +308,13 @@ pub(super) fn message(pieces: &[Piece], values: &[LogValue], words: &[u64]) -> S
                     _ => field.pointer(&mut out, address),
                 }
             }
-            Some(LogValue::Number { element, lanes }) => {
+            Some(LogValue::Pointer) => field.pointer(&mut out, word()),
+            Some(LogValue::Number { lanes, .. }) => {
                 for lane in 0..*lanes {
                     if lane > 0 {
                         out.push(',');
                     }
-                    field.number(&mut out, *element, word());
+                    field.number(&mut out, word());
                 }
             }
         }
@@ -360,10 +360,7 @@ impl Field<'_> {
         }
     }
 
-    fn number(&self, out: &mut String, element: LogElement, word: u64) {
-        if element == LogElement::Pointer {
-            return self.pointer(out, word);
-        }
+    fn number(&self, out: &mut String, word: u64) {
         if self.c.is_float() {
             return self.float(out, f64::from(f32::from_bits(word as u32)));
         }

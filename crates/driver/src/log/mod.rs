@@ -22,7 +22,7 @@ use crate::sync::{Condvar, Mutex, OnceLock, RwLock};
 use crate::{Callback, Error, Result, Signature};
 use format::Piece;
 use ring::{Control, LogMemory, Reader, Record};
-pub use site::{LogElement, LogLevel, LogSite, LogValue, MAX_LOG_WORDS};
+pub use site::{LogLevel, LogSite, LogValue, MAX_LOG_WORDS};
 
 /// Default size of a ring in bytes.
 const SIZE: u64 = 1 << 20;
@@ -288,7 +288,8 @@ impl Log {
         }
     }
 
-    /// Reads the records that are published, at most as many as the ring has room for: kernels may write faster than they are read; with `past`, also those behind one that is not, which its writer will not publish.
+    /// Reads the records that are published, at most as many as the ring has room for, since kernels may write faster than they are read.
+    /// With `past`, also those behind a record that its writer will not publish.
     pub fn read(&self, past: bool) {
         let Some(ring) = self.ring.get().filter(|_| !self.is_lent.load(Ordering::Relaxed)) else { return };
         if READS.replace(true) {
@@ -420,14 +421,11 @@ struct Site {
 
 impl Site {
     fn new(site: &LogSite) -> Self {
-        // Code whose formats do not fit is not compiled.
-        let pieces = format::parse(&site.format).ok();
-        let pieces = pieces.filter(|pieces| format::check(pieces, &site.values).is_ok());
         Self {
             level: site.level,
             subsystem: site.subsystem.as_str().into(),
             category: site.category.as_str().into(),
-            pieces: pieces.unwrap_or_else(|| vec![Piece::Text(site.format.clone())]),
+            pieces: site.pieces(),
             values: site.values.clone(),
             location: (site.line > 0).then(|| (site.file.as_str().into(), site.line)),
         }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::format;
+use super::format::{self, Piece};
+use crate::Scalar;
 
 /// Maximum number of components that a log call takes.
 pub const MAX_LOG_WORDS: usize = 64;
@@ -41,71 +42,22 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// Element type of a value that is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[allow(missing_docs)] // the names say it
-pub enum LogElement {
-    Bool,
-    Char,
-    Uchar,
-    Short,
-    Ushort,
-    Int,
-    Uint,
-    Long,
-    Ulong,
-    Half,
-    Bfloat,
-    Float,
-    Pointer,
-}
-
-impl LogElement {
-    /// Size in bytes.
-    pub const fn bytes(self) -> u8 {
-        match self {
-            Self::Bool | Self::Char | Self::Uchar => 1,
-            Self::Short | Self::Ushort | Self::Half | Self::Bfloat => 2,
-            Self::Int | Self::Uint | Self::Float => 4,
-            Self::Long | Self::Ulong | Self::Pointer => 8,
-        }
-    }
-
-    /// The name in MSL.
-    pub const fn msl_name(self) -> &'static str {
-        match self {
-            Self::Bool => "bool",
-            Self::Char => "char",
-            Self::Uchar => "uchar",
-            Self::Short => "short",
-            Self::Ushort => "ushort",
-            Self::Int => "int",
-            Self::Uint => "uint",
-            Self::Long => "long",
-            Self::Ulong => "ulong",
-            Self::Half => "half",
-            Self::Bfloat => "bfloat",
-            Self::Float => "float",
-            Self::Pointer => "pointer",
-        }
-    }
-}
-
 /// A value that a log call takes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LogValue {
-    /// A scalar, a vector or a pointer. A record has a word for each component: integers are extended to 64 bits according to their
-    /// signs, floating-point numbers are the bits of a `float`.
+    /// A scalar or a vector. A record has a word for each component: integers are extended to 64 bits according to their signs,
+    /// floating-point numbers are the bits of a `float`.
     Number {
-        /// Element type.
-        element: LogElement,
+        /// Component type.
+        scalar: Scalar,
         /// Number of components; 1 for a scalar.
         lanes: u8,
     },
     /// A string literal. A record has its address, which only `%p` shows.
     Text(String),
+    /// A pointer.
+    Pointer,
 }
 
 impl LogValue {
@@ -113,7 +65,7 @@ impl LogValue {
     pub fn words(&self) -> usize {
         match self {
             Self::Number { lanes, .. } => usize::from(*lanes),
-            Self::Text(_) => 1,
+            Self::Text(_) | Self::Pointer => 1,
         }
     }
 }
@@ -121,10 +73,10 @@ impl LogValue {
 impl fmt::Display for LogValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Number { element: LogElement::Pointer, .. } => f.write_str("a pointer"),
-            Self::Number { element, lanes: 1 } => write!(f, "of type `{}`", element.msl_name()),
-            Self::Number { element, lanes } => write!(f, "of type `{}{lanes}`", element.msl_name()),
+            Self::Number { scalar, lanes: 1 } => write!(f, "of type `{}`", scalar.msl_name()),
+            Self::Number { scalar, lanes } => write!(f, "of type `{}{lanes}`", scalar.msl_name()),
             Self::Text(_) => f.write_str("a string"),
+            Self::Pointer => f.write_str("a pointer"),
         }
     }
 }
@@ -169,11 +121,13 @@ impl LogSite {
 
     /// The message of a record. A format that [`LogSite::check`] rejects is shown as it is.
     pub fn message(&self, words: &[u64]) -> String {
-        match format::parse(&self.format) {
-            Ok(pieces) if format::check(&pieces, &self.values).is_ok() => {
-                format::message(&pieces, &self.values, words)
-            }
-            _ => self.format.clone(),
-        }
+        format::message(&self.pieces(), &self.values, words)
+    }
+
+    /// The parts of the format; one that does not fit the values is text.
+    pub(super) fn pieces(&self) -> Vec<Piece> {
+        let pieces = format::parse(&self.format).ok();
+        let pieces = pieces.filter(|pieces| format::check(pieces, &self.values).is_ok());
+        pieces.unwrap_or_else(|| vec![Piece::Text(self.format.clone())])
     }
 }

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ring::{Reader, place_of, slots_of, write};
 use super::*;
+use crate::Scalar;
 
-fn number(element: LogElement) -> LogValue {
-    LogValue::Number { element, lanes: 1 }
+fn number(scalar: Scalar) -> LogValue {
+    LogValue::Number { scalar, lanes: 1 }
 }
 
 fn message(format: &str, values: &[LogValue], words: &[u64]) -> String {
@@ -57,17 +58,17 @@ mod of_the_c_library {
             for conversion in ["d", "i", "u", "x", "X", "o"] {
                 for value in values {
                     let format = format!("<%{field}{conversion}>");
-                    let got = message(&format, &[number(LogElement::Int)], &[value as u64]);
+                    let got = message(&format, &[number(Scalar::I32)], &[value as u64]);
                     assert_eq!(got, c_format!(format.as_str(), value as i32), "{format} of {value}");
                     let format = format!("<%{field}l{conversion}>");
-                    let got = message(&format, &[number(LogElement::Long)], &[value as u64]);
+                    let got = message(&format, &[number(Scalar::I64)], &[value as u64]);
                     assert_eq!(got, c_format!(format.as_str(), value), "{format} of {value}");
                 }
             }
             for modifier in ["h", "hh"] {
                 for value in values {
                     let format = format!("<%{field}{modifier}d|%{field}{modifier}x>");
-                    let values = [number(LogElement::Int), number(LogElement::Int)];
+                    let values = [number(Scalar::I32), number(Scalar::I32)];
                     let got = message(&format, &values, &[value as u64; 2]);
                     assert_eq!(
                         got,
@@ -114,7 +115,7 @@ mod of_the_c_library {
             for conversion in ["f", "F", "e", "E", "g", "G", "a", "A"] {
                 for value in &values {
                     let format = format!("<%{field}{conversion}>");
-                    let got = message(&format, &[number(LogElement::Float)], &[u64::from(value.to_bits())]);
+                    let got = message(&format, &[number(Scalar::F32)], &[u64::from(value.to_bits())]);
                     let expected = c_format!(format.as_str(), f64::from(*value));
                     // glibc drops the zeros of a number that is rounded up to a power of ten, against the standard.
                     if conversion.eq_ignore_ascii_case("g")
@@ -133,10 +134,8 @@ mod of_the_c_library {
     fn counts_characters_texts_and_pointers() {
         for (width, precision) in [(0, 0), (9, 3), (-9, 3), (9, -1), (-3, -5)] {
             let format = "<%*.*d|%*d|%.*f>";
-            let values = [LogElement::Int; 5]
-                .map(number)
-                .into_iter()
-                .chain([LogElement::Int, LogElement::Float].map(number));
+            let values =
+                [Scalar::I32; 5].map(number).into_iter().chain([Scalar::I32, Scalar::F32].map(number));
             let words = [width, precision, 42, width, 42, precision].map(|word: i32| i64::from(word) as u64);
             let words: Vec<u64> = words.into_iter().chain([u64::from(1.25_f32.to_bits())]).collect();
             let got = message(format, &values.collect::<Vec<_>>(), &words);
@@ -145,14 +144,14 @@ mod of_the_c_library {
         for field in ["", "5", "-5", ".2", "8.1"] {
             let format = format!("<%{field}s|%{field}c>");
             let text = CString::new("abc").unwrap();
-            let values = [LogValue::Text("abc".into()), number(LogElement::Char)];
+            let values = [LogValue::Text("abc".into()), number(Scalar::I8)];
             let field_of_c = c_format!(format.as_str(), text.as_ptr(), i32::from(b'x'));
             assert_eq!(message(&format, &values, &[1, u64::from(b'x')]), field_of_c);
         }
         for address in [0_u64, 1, 0x1234_5678_9abc] {
             for field in ["", "20", "-20"] {
                 let format = format!("<%{field}p>");
-                let got = message(&format, &[number(LogElement::Pointer)], &[address]);
+                let got = message(&format, &[LogValue::Pointer], &[address]);
                 assert_eq!(got, c_format!(format.as_str(), address as *const u8), "{format}");
             }
         }
@@ -161,16 +160,13 @@ mod of_the_c_library {
 
 #[test]
 fn components_are_formatted_one_by_one() {
-    let vector = |element, lanes| LogValue::Number { element, lanes };
+    let vector = |scalar, lanes| LogValue::Number { scalar, lanes };
     let words: Vec<u64> = [0.5_f32, -1.0, 2.0, 3.25].map(|value| u64::from(value.to_bits())).to_vec();
-    assert_eq!(message("<%6.2v4f>", &[vector(LogElement::Half, 4)], &words), "<  0.50, -1.00,  2.00,  3.25>");
-    assert_eq!(
-        message("%v4hlf", &[vector(LogElement::Float, 4)], &words),
-        "0.500000,-1.000000,2.000000,3.250000"
-    );
+    assert_eq!(message("<%6.2v4f>", &[vector(Scalar::F16, 4)], &words), "<  0.50, -1.00,  2.00,  3.25>");
+    assert_eq!(message("%v4hlf", &[vector(Scalar::F32, 4)], &words), "0.500000,-1.000000,2.000000,3.250000");
     let words: Vec<u64> = (0..16).map(|k| k * 17).collect();
     let expected: Vec<String> = (0..16).map(|k| format!("{:x}", (k * 17) as u8)).collect();
-    assert_eq!(message("%v16hhx", &[vector(LogElement::Uchar, 16)], &words), expected.join(","));
+    assert_eq!(message("%v16hhx", &[vector(Scalar::U8, 16)], &words), expected.join(","));
 }
 
 #[test]
@@ -178,18 +174,17 @@ fn what_no_kernel_sends_is_no_panic() {
     let site = LogSite { format: "%d %s %v4f".into(), ..LogSite::default() };
     assert!(site.check().is_err());
     assert_eq!(site.message(&[]), "%d %s %v4f");
-    let values = vec![number(LogElement::Int); 3];
+    let values = vec![number(Scalar::I32); 3];
     let site = LogSite { format: "%d %d %d".into(), values, ..LogSite::default() };
     assert_eq!(site.message(&[7]), "7 0 0");
     for format in
         ["%", "%5", "%.", "%v", "%v4", "%hh", "%99999d", "%v4294967296d", "%*", "%lc", "%ls", "%Lf", "%-+ #0"]
     {
-        let site =
-            LogSite { format: format.into(), values: vec![number(LogElement::Int)], ..LogSite::default() };
+        let site = LogSite { format: format.into(), values: vec![number(Scalar::I32)], ..LogSite::default() };
         assert!(site.check().is_err(), "{format}");
     }
     let many = LogSite {
-        values: vec![LogValue::Number { element: LogElement::Int, lanes: 16 }; 5],
+        values: vec![LogValue::Number { scalar: Scalar::I32, lanes: 16 }; 5],
         ..LogSite::default()
     };
     assert!(many.check().unwrap_err().contains("at most 64"));

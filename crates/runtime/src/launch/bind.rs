@@ -8,9 +8,8 @@ use std::sync::Arc;
 use elinvar_driver as driver;
 use elinvar_driver::{
     ArgKind, Binding, Dim3, ElementType, Error, InlineBytes, Pipeline, Result, Scalar, Signature, Use,
-    function_handle,
+    function_handle, similar_names,
 };
-
 use smallvec::smallvec;
 
 use crate::Device;
@@ -186,13 +185,9 @@ impl Slot<'_> {
         let mut handles = InlineBytes::new();
         for name in names {
             if !functions.contains(name) {
-                let known = match functions.join("`, `") {
-                    none if none.is_empty() => "none".into(),
-                    list => format!("`{list}`"),
-                };
-                return self.refuse(format_args!(
-                    "there is no `[[visible]]` function `{name}`; the source has {known}"
-                ));
+                let known = similar_names("functions", name, functions.iter().map(String::as_str));
+                return self
+                    .refuse(format_args!("no `[[visible]]` function `{name}` in the source; {known}"));
             }
             handles.extend_from_slice(&function_handle(name).to_ne_bytes());
         }

@@ -1,7 +1,7 @@
 //! Lowers log calls to calls of a function of the module that writes a record to the device's log ring.
 //!
-//! The ring is that of `elinvar_driver::log::ring`, which describes it. The function is not inlined and reads and writes only the ring, so it runs
-//! once for each active thread of a vector, in their order. The pass runs after bounds checks, which would reject the function: its
+//! The ring is that of `elinvar_driver::log::ring`, which describes it. The function is not inlined and reads and writes only the ring, so
+//! it runs once for each active thread of a vector, in their order. The pass runs after bounds checks, which would reject the function: its
 //! memory belongs to no argument.
 
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ pub(crate) fn lower(module: &mut Module, sites: &[LogCall], target: Target) -> R
                 site.ok_or_else(|| Error::Malformed("a log call that the source does not have".into()))?;
             let values = log.args.len() - FIXED;
             sizes.insert(values);
-            let slots = 1 + values.saturating_sub(FIRST).div_ceil(FURTHER) as u64;
+            let slots = slots_of(values);
             // The tag without the kernel's number.
             let tag = i64_const((slots << 48) | (site as u64) << 32);
             let mut args: Vec<(Type, Operand)> =
@@ -82,6 +82,11 @@ pub(crate) fn lower(module: &mut Module, sites: &[LogCall], target: Target) -> R
     Ok(())
 }
 
+/// Number of slots of a record with this number of values.
+fn slots_of(values: usize) -> u64 {
+    1 + values.saturating_sub(FIRST).div_ceil(FURTHER) as u64
+}
+
 /// The function that writes a record with this number of values.
 fn writer(values: usize, target: Target) -> Function {
     let mut f = Function::new(format!("{WRITE}{values}"), Type::Void);
@@ -92,7 +97,7 @@ fn writer(values: usize, target: Target) -> Function {
     let tag = f.add_param(Type::I64, "", Some("tag"));
     let position: Vec<ValueId> = (0..3).map(|_| f.add_param(Type::I32, "", None)).collect();
     let words: Vec<ValueId> = (0..values).map(|_| f.add_param(Type::I64, "", None)).collect();
-    let slots = 1 + values.saturating_sub(FIRST).div_ceil(FURTHER) as u64;
+    let slots = slots_of(values);
     let [entry, reserve, take_back, lose, store] = [(); 5].map(|()| f.new_block(None));
     let mut w = Writer { b: Builder::new(&mut f, entry), target };
 

@@ -1,8 +1,9 @@
 //! Compares random kernels, compiled for the CPU, with the reference interpreter.
 //!
-//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent|logging] [--sizes any|static|dynamic]`: N kernels from seed S
-//! on, of any kind, with indices of all widths, with barriers in divergent control flow or with log calls, compiled for their threadgroup size or with the size as a value. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The exit code is
-//! 1 if there are differences.
+//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent|logging] [--sizes any|static|dynamic]`: N kernels from
+//! seed S on, of any kind, with indices of all widths, with barriers in divergent control flow or with log calls, compiled for their
+//! threadgroup size or with the size as a value. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The
+//! exit code is 1 if there are differences.
 
 use std::process::ExitCode;
 

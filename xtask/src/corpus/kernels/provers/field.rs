@@ -155,25 +155,23 @@ impl Field {
 }
 
 fn add(a: &Number, b: &Number) -> (Number, bool) {
-    let mut carry = false;
-    let sum = std::array::from_fn(|k| {
-        let (x, first) = a[k].overflowing_add(b[k]);
-        let (x, second) = x.overflowing_add(carry.into());
-        carry = first | second;
-        x
-    });
-    (sum, carry)
+    carried(a, b, u64::overflowing_add)
 }
 
 fn sub(a: &Number, b: &Number) -> (Number, bool) {
-    let mut borrow = false;
-    let difference = std::array::from_fn(|k| {
-        let (x, first) = a[k].overflowing_sub(b[k]);
-        let (x, second) = x.overflowing_sub(borrow.into());
-        borrow = first | second;
+    carried(a, b, u64::overflowing_sub)
+}
+
+/// Combines digits, from the lowest; `step` carries to the next one.
+fn carried(a: &Number, b: &Number, step: fn(u64, u64) -> (u64, bool)) -> (Number, bool) {
+    let mut carry = false;
+    let digits = std::array::from_fn(|k| {
+        let (x, first) = step(a[k], b[k]);
+        let (x, second) = step(x, carry.into());
+        carry = first | second;
         x
     });
-    (difference, borrow)
+    (digits, carry)
 }
 
 fn half(a: &Number) -> Number {

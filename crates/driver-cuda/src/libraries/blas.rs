@@ -20,6 +20,8 @@ const COMPUTE_32F: i32 = 68;
 const COMPUTE_32I: i32 = 72;
 /// `CUBLAS_OP_T`.
 const TRANSPOSE: i32 = 1;
+/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: parts of a sum are added in the type of the sum, and not in that of the result.
+const COMPUTE_TYPE: u32 = 2;
 /// `CUBLAS_STATUS_NOT_SUPPORTED`.
 const NOT_SUPPORTED: i32 = 15;
 
@@ -40,6 +42,7 @@ mod layout {
 /// `cublasLtMatmulPreferenceAttributes_t`.
 mod preference {
     pub(super) const WORKSPACE_BYTES: i32 = 1;
+    pub(super) const REDUCTION_SCHEMES: i32 = 3;
     /// Of A; those of B, C and D follow.
     pub(super) const ALIGNMENT: i32 = 5;
 }
@@ -330,6 +333,16 @@ impl Blas {
                 preference::WORKSPACE_BYTES,
                 (&raw const bytes).cast(),
                 8,
+            )
+        }?;
+        let schemes = COMPUTE_TYPE;
+        // SAFETY: a 32-bit number.
+        unsafe {
+            functions.set_preference(
+                preference.object,
+                preference::REDUCTION_SCHEMES,
+                (&raw const schemes).cast(),
+                4,
             )
         }?;
         for (attribute, alignment) in (preference::ALIGNMENT..).zip(&alignments) {

@@ -130,6 +130,18 @@ impl Primitives {
                     ),
                 ]
             }
+            // For other operands, cuBLASLt has algorithms that round the product before the bias is added (measured with version 13.1).
+            (PrimitiveLibrary::Nvidia, Primitive::MatMul(p))
+                if p.data_type != DataType::F32 && (p.bias || p.activation != Activation::None) =>
+            {
+                let strides = [p.left, p.right, p.result].map(|m| [m.row_bytes, m.matrix_bytes]);
+                let strides = strides.as_flattened().iter().copied();
+                let all = strides.chain(operands.iter().map(|operand| operand.offset));
+                &[(
+                    all.into_iter().any(|place| !place.is_multiple_of(16)),
+                    "adds bias and activation to 16-bit products at multiples of 16 bytes only",
+                )]
+            }
             (PrimitiveLibrary::Nvidia, Primitive::Convolution(p)) => &[
                 (p.weight_type != p.data_type, "takes weights of the images' type only"),
                 (p.weight_layout != p.layout, "takes weights in the images' layout only"),

@@ -73,6 +73,10 @@ fn products_with_bias_and_activation(device: &Device) -> CaseResult {
             parts.add(product::<f32>(device, shape, with, PLACES[number % 3]))?;
             parts.add(product::<f16>(device, shape, with, PLACES[number % 3]))?;
             parts.add(product::<bf16>(device, shape, with, PLACES[number % 3]))?;
+            // Rows of a multiple of 16 bytes, which fused operations of some libraries need.
+            let aligned = [shape[0], shape[1].next_multiple_of(8), shape[2].next_multiple_of(8)];
+            parts.add(product::<f16>(device, aligned, with, [8, 8]))?;
+            parts.add(product::<bf16>(device, aligned, with, [8, 0]))?;
             let with = Product { factors: [0.25, 0.5], count: 2, ..with };
             parts.add(product::<f32>(device, shape, with, PLACES[number % 3]))?;
         }
@@ -146,8 +150,8 @@ fn product<T: Number>(
             a[left.at(matrix, x, y)] * b[right.at(matrix, u, v)] * f64::from(alpha)
         };
         let held = f64::from(beta) * before[result.at(matrix, row, column)];
-        let sum = Exact::of((0..interior as usize).map(term).chain([held]));
-        activated(if bias { sum.plus(added[biases.at(0, 0, column)], T::UNIT) } else { sum }, activation)
+        let bias = if bias { added[biases.at(0, 0, column)] } else { 0.0 };
+        activated(Exact::of((0..interior as usize).map(term).chain([held, bias])), activation)
     };
     result.expect(&format!("{primitive:?}"), &before, exact)?;
     Ok(())

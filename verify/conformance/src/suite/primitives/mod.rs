@@ -112,13 +112,6 @@ impl Exact {
         Self { value: self.value * factor, size: self.size * factor.abs(), ..self }
     }
 
-    /// Adds a number to a sum that may have been rounded to a type with this unit.
-    fn plus(self, number: f64, unit: f64) -> Self {
-        let terms = self.terms + 1.0;
-        let rounded = self.value.abs() * unit / f64::from(f32::EPSILON) / terms;
-        Self { value: self.value + number, size: self.size + number.abs() + rounded, terms }
-    }
-
     #[track_caller]
     fn expect<T: Number>(self, got: T, place: impl std::fmt::Display) {
         let Self { value, size, terms } = self;

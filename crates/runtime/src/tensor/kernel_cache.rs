@@ -17,6 +17,7 @@ pub(crate) enum File {
     Map,
     Reduce,
     Softmax,
+    MatMul,
 }
 
 impl File {
@@ -24,6 +25,7 @@ impl File {
         match self {
             Self::Map => ("map.metal", include_str!("kernels/map.metal")),
             Self::Reduce => ("reduce.metal", include_str!("kernels/reduce.metal")),
+            Self::MatMul => ("matmul.metal", include_str!("kernels/matmul.metal")),
             Self::Softmax => ("softmax.metal", include_str!("kernels/softmax.metal")),
         }
     }

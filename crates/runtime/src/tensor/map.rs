@@ -6,9 +6,9 @@ use crate::Grid;
 use crate::tensor::DataType;
 use crate::tensor::axes::{Axes, bytes_of, fits_32_bits};
 use crate::tensor::kernel_cache::File;
-use crate::tensor::operation::{Operands, Operate, fail};
+use crate::tensor::operation::{Operands, Operate, Within, fail};
 use crate::tensor::plan::{StepArg, Steps};
-use crate::tensor::view::TensorRef;
+use crate::tensor::view::{Dims, TensorRef};
 
 /// An element-wise operation of one to three inputs, which are broadcast to the shape of the output by NumPy's rules.
 ///
@@ -191,7 +191,7 @@ impl Operate for Map {
         let names = self.operands().0;
         for (name, input) in names.iter().zip(operands.inputs) {
             let fits = input.broadcast(operands.outputs[0].shape());
-            fits.map_err(|error| fail(self.name(), format_args!("`{name}`: {}", text(&error))))?;
+            fits.map_err(|error| error.within(self.name(), name))?;
         }
         if is_of_integers(operands) && !self.is_of_integers() {
             let types = operands.inputs[0].data_type;
@@ -216,19 +216,12 @@ impl Operate for Map {
         if *self == Self::COPY && transpose(&inputs[0], output, steps)? {
             return Ok(());
         }
-        map(*self, &inputs, output, steps)
+        let inputs: Vec<Operand> = inputs.iter().map(|input| Operand::of(input, false)).collect();
+        map(*self, output.shape(), &inputs, &Operand::of(output, true), steps)
     }
 
     fn is_element_wise(&self) -> bool {
         true
-    }
-}
-
-/// The message without its kind.
-fn text(error: &elinvar_driver::Error) -> String {
-    match error {
-        elinvar_driver::Error::InvalidArgument(text) => text.clone(),
-        other => other.to_string(),
     }
 }
 
@@ -247,16 +240,41 @@ pub(crate) fn rows_grid(x: usize, rows: usize) -> Grid {
     Grid::threads((x, y, rows.div_ceil(y)))
 }
 
-/// Launches the element-wise kernel. The inputs have the output's shape.
+/// An operand of the element-wise kernel, which has the result's shape.
+#[derive(Clone)]
+pub(crate) struct Operand {
+    pub(crate) arg: StepArg,
+    pub(crate) data_type: DataType,
+    pub(crate) strides: Dims,
+}
+
+impl Operand {
+    pub(crate) fn of(view: &TensorRef<'_>, writable: bool) -> Self {
+        Self {
+            arg: StepArg::tensor(view, writable),
+            data_type: view.data_type,
+            strides: view.strides.clone(),
+        }
+    }
+
+    /// Number of elements from the first to the last.
+    fn extent(&self, shape: &[usize]) -> usize {
+        let last = |(size, stride): (&usize, &usize)| size.saturating_sub(1) * stride;
+        1 + shape.iter().zip(&self.strides).map(last).sum::<usize>()
+    }
+}
+
+/// Launches the element-wise kernel over `shape`, which all operands have.
 pub(crate) fn map(
     map: Map,
-    inputs: &[TensorRef<'_>],
-    output: &TensorRef<'_>,
+    shape: &[usize],
+    inputs: &[Operand],
+    output: &Operand,
     steps: &mut Steps,
 ) -> Result<()> {
     let operand = |at: usize| inputs.get(at).unwrap_or(&inputs[0]);
     let all = [output, operand(0), operand(1), operand(2)];
-    let axes = Axes::new(output.shape(), &all.map(|view| &view.strides[..])).sorted(0).collapsed();
+    let axes = Axes::new(shape, &all.map(|view| &view.strides[..])).sorted(0).collapsed();
     let (inner, inner_strides, outer) = axes.split_inner();
     let is_flat = axes.sizes.len() > 1 && inner < LONG_ROW || inner > LONGEST_SIDE;
     let (axes, grid) = if is_flat {
@@ -273,7 +291,7 @@ pub(crate) fn map(
         _ => 2,
     };
     let integers = all[..=inputs.len()].iter().all(|view| !view.data_type.is_float());
-    let fits = fits_32_bits(all.map(|view| view.extent().max(view.len())));
+    let fits = fits_32_bits(all.map(|view| view.extent(shape)).into_iter().chain([shape.iter().product()]));
     let name = match (integers, fits) {
         (false, true) => "map_float_32",
         (false, false) => "map_float_64",
@@ -290,10 +308,10 @@ pub(crate) fn map(
     ]);
     let inner_steps: [u64; 4] = std::array::from_fn(|at| inner_strides.get(at).copied().unwrap_or(0) as u64);
     let args = [
-        StepArg::tensor(operand(0), false),
-        StepArg::tensor(operand(1), false),
-        StepArg::tensor(operand(2), false),
-        StepArg::tensor(output, true),
+        operand(0).arg.clone(),
+        operand(1).arg.clone(),
+        operand(2).arg.clone(),
+        output.arg.clone(),
         StepArg::bytes(axes.bytes()),
         StepArg::bytes(bytes_of(&inner_steps)),
     ];

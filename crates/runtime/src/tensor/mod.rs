@@ -33,10 +33,12 @@
 //! An operation is computed by the vendor's library, as one [`Primitive`](crate::Primitive), or by kernels in MSL, which every device
 //! runs. [`Route::Auto`] takes the library where the device has it for these operands.
 
+mod activation;
 mod axes;
 mod data_type;
 mod kernel_cache;
 mod map;
+mod matmul;
 mod operation;
 mod overlap;
 mod plan;
@@ -47,9 +49,11 @@ mod rows;
 mod vendor;
 mod view;
 
+pub use activation::Activation;
 pub use data_type::{DataType, Element};
 pub(crate) use kernel_cache::KernelCache;
 pub use map::{Binary, Map, Ternary, Unary};
+pub use matmul::MatMul;
 pub use operation::Operation;
 pub use plan::{Plan, Route};
 pub use profile::TensorProfile;

@@ -5,6 +5,7 @@ use elinvar_driver::{Error, Result};
 use crate::Device;
 use crate::launch::args::Arg;
 use crate::tensor::map::Map;
+use crate::tensor::matmul::MatMul;
 use crate::tensor::overlap::{is_identical, may_overlap};
 use crate::tensor::plan::{Steps, typed_arg};
 use crate::tensor::reduce::{Reduce, Softmax};
@@ -20,6 +21,8 @@ pub enum Operation {
     Reduce(Reduce),
     /// Softmax along an axis.
     Softmax(Softmax),
+    /// Matrix product.
+    MatMul(MatMul),
 }
 
 impl From<Map> for Operation {
@@ -37,6 +40,12 @@ impl From<Reduce> for Operation {
 impl From<Softmax> for Operation {
     fn from(operation: Softmax) -> Self {
         Self::Softmax(operation)
+    }
+}
+
+impl From<MatMul> for Operation {
+    fn from(operation: MatMul) -> Self {
+        Self::MatMul(operation)
     }
 }
 
@@ -71,6 +80,11 @@ pub(crate) trait Operate {
     /// Adds launches of kernels. The outputs have elements.
     fn add_steps(&self, operands: &Operands<'_>, steps: &mut Steps) -> Result<()>;
 
+    /// Names of the algorithms that can be asked for.
+    fn algorithms(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether an element of the output depends on the elements of the inputs at its index only.
     fn is_element_wise(&self) -> bool {
         false
@@ -83,7 +97,13 @@ impl Operation {
             Self::Map(operation) => operation,
             Self::Reduce(operation) => operation,
             Self::Softmax(operation) => operation,
+            Self::MatMul(operation) => operation,
         }
+    }
+
+    /// Names of the algorithms of the kernels, if there are several; see [`Plan::with_algorithm`](crate::tensor::Plan::with_algorithm).
+    pub fn algorithms(&self) -> &'static [&'static str] {
+        self.as_operate().algorithms()
     }
 
     /// Name of the operation.
@@ -162,6 +182,20 @@ impl Operands<'_> {
         match place {
             Place::Input(at) => typed_arg(self.inputs[at], false),
             Place::Output(at) => typed_arg(self.outputs[at], true),
+        }
+    }
+}
+
+/// An error of a view, with the operand that it is of.
+pub(crate) trait Within {
+    fn within(self, operation: &str, name: &str) -> Error;
+}
+
+impl Within for Error {
+    fn within(self, operation: &str, name: &str) -> Error {
+        match self {
+            Self::InvalidArgument(text) => fail(operation, format_args!("`{name}`: {text}")),
+            other => other,
         }
     }
 }

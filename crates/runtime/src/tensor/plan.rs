@@ -56,6 +56,8 @@ pub(crate) struct Steps {
     workspace: u64,
     /// What the steps do, for display.
     pub(crate) algorithm: &'static str,
+    /// The algorithm that is asked for.
+    pub(crate) wanted: Option<&'static str>,
 }
 
 enum Step {
@@ -64,6 +66,7 @@ enum Step {
 }
 
 /// An argument of a step.
+#[derive(Clone)]
 pub(crate) enum StepArg {
     Given(Arg),
     /// Bytes of the workspace.
@@ -93,16 +96,38 @@ impl Plan {
         outputs: &mut [&mut TensorMut<'_>],
         route: Route,
     ) -> Result<Self> {
-        let operation = operation.into();
+        Self::choose(&operation.into(), inputs, outputs, route, None)
+    }
+
+    /// As [`Plan::new`] for [`Route::Kernel`], by an algorithm of [`Operation::algorithms`].
+    ///
+    /// # Errors
+    /// As [`Plan::new`]; `Unsupported` if the algorithm cannot compute the operation for these operands.
+    pub fn with_algorithm(
+        operation: impl Into<Operation>,
+        inputs: &[&TensorRef<'_>],
+        outputs: &mut [&mut TensorMut<'_>],
+        algorithm: &'static str,
+    ) -> Result<Self> {
+        Self::choose(&operation.into(), inputs, outputs, Route::Kernel, Some(algorithm))
+    }
+
+    fn choose(
+        operation: &Operation,
+        inputs: &[&TensorRef<'_>],
+        outputs: &mut [&mut TensorMut<'_>],
+        route: Route,
+        wanted: Option<&'static str>,
+    ) -> Result<Self> {
         let outputs: Vec<&TensorRef<'_>> = outputs.iter().map(|output| &***output).collect();
         let operands = Operands { inputs, outputs: &outputs };
         let device = operation.check(&operands)?;
         let mut steps =
-            Steps { device: device.clone(), list: Vec::new(), workspace: 0, algorithm: "nothing" };
+            Steps { device: device.clone(), list: Vec::new(), workspace: 0, algorithm: "nothing", wanted };
         let is_empty = outputs.iter().all(|output| output.is_empty());
         let vendor = match route {
             Route::Auto | Route::Vendor if !is_empty => {
-                vendor::primitive(device.caps(), &operation, &operands)
+                vendor::primitive(device.caps(), operation, &operands)
             }
             _ => None,
         };
@@ -123,6 +148,7 @@ impl Plan {
             _ => {
                 if !is_empty {
                     operation.add_steps(&operands, &mut steps)?;
+                    steps.expect_wanted(operation.name())?;
                 }
                 Route::Kernel
             }
@@ -191,6 +217,21 @@ impl Steps {
         &self.device
     }
 
+    /// Whether an algorithm may be used: it is asked for, or none is.
+    pub(crate) fn may_use(&self, algorithm: &str) -> bool {
+        self.wanted.is_none_or(|wanted| wanted == algorithm)
+    }
+
+    fn expect_wanted(&self, operation: &str) -> Result<()> {
+        match self.wanted {
+            Some(wanted) if wanted != self.algorithm => Err(Error::unsupported(format!(
+                "{operation}: the algorithm `{wanted}` does not compute it for these operands; `{}` does",
+                self.algorithm
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds a launch of a kernel with values of its function constants.
     pub(crate) fn launch(
         &mut self,
@@ -250,6 +291,22 @@ impl StepArg {
         Self::Given(Arg::bytes(bytes))
     }
 
+    /// Without the first `bytes` bytes.
+    pub(crate) fn skipping(self, bytes: u64) -> Self {
+        match self {
+            Self::Given(Arg { value: Value::Memory { span, element, writable } }) => {
+                let (offset, len) = (span.offset + bytes, span.len - bytes);
+                Self::Given(Arg {
+                    value: Value::Memory { span: Span { offset, len, ..span }, element, writable },
+                })
+            }
+            Self::Workspace(Workspace { offset, len }) => {
+                Self::Workspace(Workspace { offset: offset + bytes, len: len - bytes })
+            }
+            other => other,
+        }
+    }
+
     fn resolve(&self, workspace: &Option<Buffer<u8>>) -> Arg {
         match (self, workspace) {
             (Self::Given(arg), _) => arg.clone(),
@@ -262,8 +319,9 @@ impl StepArg {
     }
 }
 
+/// Memory of any element type: that of a kernel of this module is right by construction.
 fn bytes_arg(span: Span, writable: bool) -> Arg {
-    let element = Element::of::<u8>();
+    let element = Element::Raw;
     Arg { value: Value::Memory { span, element, writable } }
 }
 

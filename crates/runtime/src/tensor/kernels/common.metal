@@ -86,6 +86,33 @@ inline void add_offsets(I index, uint axes, constant Axes<N>& of, thread I* offs
     }
 }
 
+// The indices of two nested loops, over the innermost axis and over the others, that are one thread's in one of the parts that they are
+// divided into. Threads step through one of the loops.
+template <typename I>
+struct Walk {
+    I outer_begin, outer_end, outer_step;
+    I inner_begin, inner_end, inner_step;
+};
+
+template <typename I>
+inline Walk<I> walk(I inner, I outer, I inner_parts, I outer_parts, I part, I first, I threads, bool along_inner)
+{
+    I inner_chunk = (inner + inner_parts - 1) / inner_parts, outer_chunk = (outer + outer_parts - 1) / outer_parts;
+    I inner_begin = inner_chunk * (part % inner_parts), outer_begin = outer_chunk * (part / inner_parts);
+    Walk<I> walk;
+    walk.inner_end = min(inner, inner_begin + inner_chunk);
+    walk.outer_end = min(outer, outer_begin + outer_chunk);
+    walk.inner_begin = inner_begin + (along_inner ? first : 0);
+    walk.outer_begin = outer_begin + (along_inner ? 0 : first);
+    walk.inner_step = along_inner ? threads : 1;
+    walk.outer_step = along_inner ? 1 : threads;
+    return walk;
+}
+
+// The stride of a class, which is 0, 1, or 2 for any other.
+template <typename I>
+inline I stride_of(uint kind, ulong stride) { return kind == 2 ? I(stride) : I(kind); }
+
 // A sum over the threads of a simdgroup, or of a threadgroup of whole simdgroups, which all of them get.
 template <typename C, typename F>
 inline C fold_simd(C value, F fold)

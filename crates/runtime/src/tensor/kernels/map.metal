@@ -101,11 +101,6 @@ struct Operations<int> {
     }
 };
 
-inline ulong step_by(uint kind, ulong stride)
-{
-    return kind == 2 ? stride : kind;
-}
-
 template <typename C, typename I>
 [[kernel]] void map(device const uchar* a [[buffer(0)]], device const uchar* b [[buffer(1)]],
                 device const uchar* c [[buffer(2)]], device uchar* out [[buffer(3)]],
@@ -121,10 +116,10 @@ template <typename C, typename I>
     add_offsets<I, 4>(index, AXES, axes, offsets);
     if (!FLAT) {
         I x = at.x;
-        offsets[0] += x * I(step_by(STEP_OUT, steps.out));
-        offsets[1] += x * I(step_by(STEP_A, steps.a));
-        offsets[2] += x * I(step_by(STEP_B, steps.b));
-        offsets[3] += x * I(step_by(STEP_C, steps.c));
+        offsets[0] += x * stride_of<I>(STEP_OUT, steps.out);
+        offsets[1] += x * stride_of<I>(STEP_A, steps.a);
+        offsets[2] += x * stride_of<I>(STEP_B, steps.b);
+        offsets[3] += x * stride_of<I>(STEP_C, steps.c);
     }
     C first = load<C>(a, offsets[1], TYPE_A);
     C second = OPERANDS > 1 ? load<C>(b, offsets[2], TYPE_B) : C(0);

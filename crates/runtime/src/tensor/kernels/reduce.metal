@@ -119,18 +119,12 @@ inline Partial<C> reduce_part(device const uchar* in, I base, I step, uint part,
                               constant Axes<1>& reduced, constant Reduction& size)
 {
     Partial<C> partial = {identity<C>(), NONE};
-    I inner = I(size.inner), outer = I(size.outer);
-    I inner_parts = I(size.inner_parts), outer_parts = I(size.outer_parts);
-    I inner_chunk = (inner + inner_parts - 1) / inner_parts, outer_chunk = (outer + outer_parts - 1) / outer_parts;
-    I inner_begin = inner_chunk * I(part % uint(inner_parts)), outer_begin = outer_chunk * I(part / uint(inner_parts));
-    I inner_end = min(inner, inner_begin + inner_chunk), outer_end = min(outer, outer_begin + outer_chunk);
-    I inner_threads = ALONG_INNER ? threads : 1, outer_threads = ALONG_INNER ? 1 : threads;
-    inner_begin += ALONG_INNER ? first : 0;
-    outer_begin += ALONG_INNER ? 0 : first;
-    for (I o = outer_begin; o < outer_end; o += outer_threads) {
+    I inner = I(size.inner);
+    Walk<I> by = walk<I>(inner, I(size.outer), I(size.inner_parts), I(size.outer_parts), part, first, threads, ALONG_INNER);
+    for (I o = by.outer_begin; o < by.outer_end; o += by.outer_step) {
         I offsets[1] = {base};
         add_offsets<I, 1>(o, OUTER, reduced, offsets);
-        for (I i = inner_begin; i < inner_end; i += inner_threads) {
+        for (I i = by.inner_begin; i < by.inner_end; i += by.inner_step) {
             Partial<C> next = {load<C>(in, offsets[0] + i * step, TYPE_IN), uint(o * inner + i)};
             partial = merge(partial, next);
         }
@@ -156,7 +150,7 @@ template <typename C, typename I>
     }
     I offsets[2] = {0, 0};
     add_offsets<I, 2>(I(row), KEPT, kept, offsets);
-    I step = STEP == 1 ? I(1) : I(size.inner_step);
+    I step = stride_of<I>(STEP, size.inner_step);
     uint first = WIDE ? local : lane;
     uint threads = WIDE ? simdgroups * SIMD : SIMD;
     Partial<C> partial = reduce_part<C, I>(in, offsets[0], step, group.y, first, threads, reduced, size);
@@ -186,7 +180,7 @@ template <typename C, typename I>
 {
     I offsets[2] = {0, 0};
     add_offsets<I, 2>(I(at.y), KEPT, kept, offsets);
-    offsets[0] += I(at.x) * (STEP == 1 ? I(1) : I(size.kept_step));
+    offsets[0] += I(at.x) * stride_of<I>(STEP, size.kept_step);
     offsets[1] += I(at.x) * I(size.kept_out_step);
     Partial<C> partial = reduce_part<C, I>(in, offsets[0], I(size.inner_step), at.z, 0, 1, reduced, size);
     finish(out, offsets[1] + I(at.z), partial, size.divisor);

@@ -41,7 +41,7 @@ template <typename I>
     }
     I offsets[2] = {0, 0};
     add_offsets<I, 2>(I(row), KEPT, kept, offsets);
-    I in_step = STEP_IN == 1 ? I(1) : I(size.in_step), out_step = STEP_OUT == 1 ? I(1) : I(size.out_step);
+    I in_step = stride_of<I>(STEP_IN, size.in_step), out_step = stride_of<I>(STEP_OUT, size.out_step);
     I count = I(size.count), first = WIDE ? local : lane, threads = WIDE ? simdgroups * SIMD : SIMD;
     float most = -INFINITY;
     for (I i = first; i < count; i += threads) {
@@ -66,8 +66,8 @@ template <typename I>
 {
     I offsets[2] = {0, 0};
     add_offsets<I, 2>(I(at.y), KEPT, kept, offsets);
-    offsets[0] += I(at.x) * (STEP_IN == 1 ? I(1) : I(size.kept_in_step));
-    offsets[1] += I(at.x) * (STEP_OUT == 1 ? I(1) : I(size.kept_out_step));
+    offsets[0] += I(at.x) * stride_of<I>(STEP_IN, size.kept_in_step);
+    offsets[1] += I(at.x) * stride_of<I>(STEP_OUT, size.kept_out_step);
     I in_step = I(size.in_step), out_step = I(size.out_step), count = I(size.count);
     float most = -INFINITY;
     for (I i = 0; i < count; ++i) {

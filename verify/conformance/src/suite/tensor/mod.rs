@@ -7,6 +7,7 @@
 mod errors;
 mod maps;
 mod order;
+mod products;
 mod reductions;
 mod shapes;
 
@@ -17,7 +18,7 @@ use super::{Case, CaseResult};
 
 /// All cases of the chapter.
 pub(super) fn all() -> Vec<Case> {
-    [shapes::CASES, maps::CASES, reductions::CASES, order::CASES, errors::CASES].concat()
+    [shapes::CASES, maps::CASES, reductions::CASES, products::CASES, order::CASES, errors::CASES].concat()
 }
 
 /// Half a unit in the last place of 1: a rounding to the type has at most this relative error.

@@ -57,6 +57,7 @@ const WITHOUT_KERNELS: &[&str] = &[
     "sources::implied_indices",
     "sources::metal_libraries",
     "sources::only_the_given_folders",
+    "tensor::refused_normalization",
     "tensor::reshapes",
     "tensor::shapes_that_do_not_fit",
     "tensor::views",

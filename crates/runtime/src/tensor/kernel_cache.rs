@@ -18,6 +18,7 @@ pub(crate) enum File {
     Reduce,
     Softmax,
     MatMul,
+    Normalize,
 }
 
 impl File {
@@ -26,6 +27,7 @@ impl File {
             Self::Map => ("map.metal", include_str!("kernels/map.metal")),
             Self::Reduce => ("reduce.metal", include_str!("kernels/reduce.metal")),
             Self::MatMul => ("matmul.metal", include_str!("kernels/matmul.metal")),
+            Self::Normalize => ("normalize.metal", include_str!("kernels/normalize.metal")),
             Self::Softmax => ("softmax.metal", include_str!("kernels/softmax.metal")),
         }
     }

@@ -240,6 +240,12 @@ pub(crate) fn rows_grid(x: usize, rows: usize) -> Grid {
     Grid::threads((x, y, rows.div_ceil(y)))
 }
 
+/// The grid for `count` threads, in rows of which the last may be a part.
+pub(crate) fn flat_grid(count: usize) -> Grid {
+    let x = count.clamp(1, LONGEST_SIDE / 1024);
+    rows_grid(x, count.div_ceil(x))
+}
+
 /// An operand of the element-wise kernel, which has the result's shape.
 #[derive(Clone)]
 pub(crate) struct Operand {
@@ -278,9 +284,8 @@ pub(crate) fn map(
     let (inner, inner_strides, outer) = axes.split_inner();
     let is_flat = axes.sizes.len() > 1 && inner < LONG_ROW || inner > LONGEST_SIDE;
     let (axes, grid) = if is_flat {
-        let x = axes.count().min(LONGEST_SIDE / 1024);
-        let rows = axes.count().div_ceil(x);
-        (axes, rows_grid(x, rows))
+        let grid = flat_grid(axes.count());
+        (axes, grid)
     } else {
         let rows = outer.count();
         (outer, rows_grid(inner, rows))

@@ -6,6 +6,7 @@ use crate::Device;
 use crate::launch::args::Arg;
 use crate::tensor::map::Map;
 use crate::tensor::matmul::MatMul;
+use crate::tensor::normalize::Normalize;
 use crate::tensor::overlap::{is_identical, may_overlap};
 use crate::tensor::plan::{Steps, typed_arg};
 use crate::tensor::reduce::{Reduce, Softmax};
@@ -23,6 +24,8 @@ pub enum Operation {
     Softmax(Softmax),
     /// Matrix product.
     MatMul(MatMul),
+    /// Batch, layer, group and RMS normalization.
+    Normalize(Normalize),
 }
 
 impl From<Map> for Operation {
@@ -40,6 +43,12 @@ impl From<Reduce> for Operation {
 impl From<Softmax> for Operation {
     fn from(operation: Softmax) -> Self {
         Self::Softmax(operation)
+    }
+}
+
+impl From<Normalize> for Operation {
+    fn from(operation: Normalize) -> Self {
+        Self::Normalize(operation)
     }
 }
 
@@ -98,6 +107,7 @@ impl Operation {
             Self::Reduce(operation) => operation,
             Self::Softmax(operation) => operation,
             Self::MatMul(operation) => operation,
+            Self::Normalize(operation) => operation,
         }
     }
 

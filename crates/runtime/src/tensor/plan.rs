@@ -291,6 +291,11 @@ impl StepArg {
         Self::Given(Arg::bytes(bytes))
     }
 
+    /// No memory, for an operand that the kernel does not access.
+    pub(crate) fn unbound() -> Self {
+        Self::Given(Arg::unbound())
+    }
+
     /// Without the first `bytes` bytes.
     pub(crate) fn skipping(self, bytes: u64) -> Self {
         match self {

@@ -6,6 +6,7 @@
 
 mod errors;
 mod maps;
+mod normalization;
 mod order;
 mod products;
 mod reductions;
@@ -18,7 +19,16 @@ use super::{Case, CaseResult};
 
 /// All cases of the chapter.
 pub(super) fn all() -> Vec<Case> {
-    [shapes::CASES, maps::CASES, reductions::CASES, products::CASES, order::CASES, errors::CASES].concat()
+    [
+        shapes::CASES,
+        maps::CASES,
+        reductions::CASES,
+        products::CASES,
+        normalization::CASES,
+        order::CASES,
+        errors::CASES,
+    ]
+    .concat()
 }
 
 /// Half a unit in the last place of 1: a rounding to the type has at most this relative error.

@@ -19,6 +19,7 @@ pub(crate) enum File {
     Softmax,
     MatMul,
     Normalize,
+    Window,
 }
 
 impl File {
@@ -28,6 +29,7 @@ impl File {
             Self::Reduce => ("reduce.metal", include_str!("kernels/reduce.metal")),
             Self::MatMul => ("matmul.metal", include_str!("kernels/matmul.metal")),
             Self::Normalize => ("normalize.metal", include_str!("kernels/normalize.metal")),
+            Self::Window => ("window.metal", include_str!("kernels/window.metal")),
             Self::Softmax => ("softmax.metal", include_str!("kernels/softmax.metal")),
         }
     }

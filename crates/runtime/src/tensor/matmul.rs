@@ -70,10 +70,10 @@ struct Size {
 
 /// A matrix: memory with strides of rows and columns.
 #[derive(Clone)]
-struct Matrix {
-    arg: StepArg,
-    row: usize,
-    column: usize,
+pub(crate) struct Matrix {
+    pub(crate) arg: StepArg,
+    pub(crate) row: usize,
+    pub(crate) column: usize,
 }
 
 impl Matrix {
@@ -84,18 +84,29 @@ impl Matrix {
 
 /// A product of matrices with two axes, over a batch. The batch has the strides of `a`, `b`, `out` and `bias`.
 #[derive(Clone)]
-struct Product {
-    data_type: DataType,
-    rows: usize,
-    columns: usize,
-    terms: usize,
-    a: Matrix,
-    b: Matrix,
+pub(crate) struct Product {
+    pub(crate) data_type: DataType,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) terms: usize,
+    pub(crate) a: Matrix,
+    pub(crate) b: Matrix,
     /// Stride of groups of 32 columns of `b`.
-    b_panel: usize,
-    out: Matrix,
-    bias: Matrix,
-    batch: Axes,
+    pub(crate) b_panel: usize,
+    pub(crate) out: Matrix,
+    pub(crate) bias: Matrix,
+    pub(crate) batch: Axes,
+}
+
+/// What happens to the sums of a product.
+#[derive(Clone, Copy)]
+pub(crate) struct Epilogue {
+    pub(crate) alpha: f32,
+    pub(crate) beta: f32,
+    pub(crate) activation: Activation,
+    pub(crate) out_type: DataType,
+    /// The type of the bias, if there is one.
+    pub(crate) bias_type: Option<DataType>,
 }
 
 /// The operands with at least two axes, broadcast to the batch of the result.
@@ -228,6 +239,11 @@ impl Product {
         }
     }
 
+    /// Whether `b` is in panels of 32 columns.
+    fn is_packed(&self) -> bool {
+        self.b.column == 1 && self.b.row == PANEL
+    }
+
     /// With floats in place of shorter types, and `b` in panels of 32 columns whose rows are consecutive, in the workspace.
     fn packed(self, steps: &mut Steps) -> Result<Self> {
         let data_type = if self.data_type.is_float() { DataType::F32 } else { self.data_type };
@@ -293,14 +309,8 @@ impl Product {
         Ok(packed)
     }
 
-    fn launch(
-        &self,
-        kernel: &'static str,
-        grid: Grid,
-        (operation, out_type, bias_type): (&MatMul, DataType, Option<DataType>),
-        steps: &mut Steps,
-    ) -> Result<()> {
-        let MatMul { alpha, beta, bias: _, activation } = *operation;
+    fn launch(&self, kernel: &'static str, grid: Grid, epilogue: Epilogue, steps: &mut Steps) -> Result<()> {
+        let Epilogue { alpha, beta, activation, out_type, bias_type } = epilogue;
         let constants: [(u32, Value); 9] = [
             (0, out_type.code().into()),
             (1, bias_type.unwrap_or(out_type).code().into()),
@@ -333,6 +343,71 @@ impl Product {
             StepArg::bytes(bytes_of(&size)),
         ];
         steps.launch(File::MatMul, kernel, &constants, grid, args)
+    }
+
+    /// Adds the launches of a product, by an algorithm that is asked for or by the best one.
+    pub(crate) fn add_steps(self, epilogue: Epilogue, wanted: Option<&str>, steps: &mut Steps) -> Result<()> {
+        let is_cpu = steps.device().caps().limits.vector_bits.is_some();
+        let product = self;
+        let batches = product.batch.count();
+        let asked = wanted.is_some();
+
+        // Few columns: the terms are what threads can step through together.
+        let is_thin = |product: &Product| product.columns <= 4 && product.a.column == 1 && product.b.row == 1;
+        let turned = product.clone().transposed();
+        let thin = [&product, &turned].into_iter().find(|product| is_thin(product) || wanted == Some(DOTS));
+        if let Some(product) = thin.filter(|_| wanted.is_none_or(|wanted| wanted == DOTS)) {
+            let name = match product.data_type {
+                DataType::F16 => "matmul_dots_f16",
+                DataType::BF16 => "matmul_dots_bf16",
+                DataType::I8 => "matmul_dots_i8",
+                _ => "matmul_dots_f32",
+            };
+            let (simdgroups, blocks) = (4, product.rows.div_ceil(ROWS_OF_DOTS));
+            let grid =
+                Grid::groups((blocks.div_ceil(simdgroups), product.columns, batches)).group(32 * simdgroups);
+            product.launch(name, grid, epilogue, steps)?;
+            steps.algorithm = DOTS;
+            return Ok(());
+        }
+
+        let is_large = product.rows.min(product.columns) >= TILE / 4;
+        let by_tiles =
+            product.data_type.is_float() && (wanted == Some(TILES) || !asked && !is_cpu && is_large);
+        if by_tiles {
+            let name = match product.data_type {
+                DataType::F16 => "matmul_tiles_f16",
+                DataType::BF16 => "matmul_tiles_bf16",
+                _ => "matmul_tiles_f32",
+            };
+            let grid = Grid::groups((product.columns.div_ceil(TILE), product.rows.div_ceil(TILE), batches));
+            product.launch(name, grid.group(128), epilogue, steps)?;
+            steps.algorithm = TILES;
+            return Ok(());
+        }
+
+        // Threads of a simdgroup read neighbors in a row of `b`.
+        let mut product = if product.b.column != 1 && product.a.row == 1 { turned } else { product };
+        let is_worth_packing = !product.is_packed() && product.rows >= PANEL && product.columns >= PANEL;
+        if is_cpu && is_worth_packing && product.terms > 0 && product.batch.sizes.len() + 3 <= MAX_RANK {
+            product = product.packed(steps)?;
+        }
+        let many = product.rows > 2;
+        let name = match (product.data_type, many) {
+            (DataType::F16, true) => "matmul_columns_8_f16",
+            (DataType::BF16, true) => "matmul_columns_8_bf16",
+            (DataType::I8, true) => "matmul_columns_8_i8",
+            (_, true) => "matmul_columns_8_f32",
+            (DataType::F16, false) => "matmul_columns_1_f16",
+            (DataType::BF16, false) => "matmul_columns_1_bf16",
+            (DataType::I8, false) => "matmul_columns_1_i8",
+            (_, false) => "matmul_columns_1_f32",
+        };
+        let blocks = product.rows.div_ceil(if many { ROWS_OF_COLUMNS } else { 1 });
+        let grid = Grid::threads((product.columns, blocks, batches)).group((32, 8));
+        product.launch(name, grid, epilogue, steps)?;
+        steps.algorithm = COLUMNS;
+        Ok(())
     }
 }
 
@@ -384,69 +459,11 @@ impl Operate for MatMul {
 
     fn add_steps(&self, operands: &Operands<'_>, steps: &mut Steps) -> Result<()> {
         let views = Views::new(self.name(), operands)?;
-        let types = (self, views.result.data_type, views.bias.as_ref().map(|bias| bias.data_type));
+        let Self { alpha, beta, activation, .. } = *self;
+        let (out_type, bias_type) = (views.result.data_type, views.bias.as_ref().map(|bias| bias.data_type));
+        let epilogue = Epilogue { alpha, beta, activation, out_type, bias_type };
         let product = views.product().with_batch_as_rows();
-        let is_cpu = steps.device().caps().limits.vector_bits.is_some();
-        let batches = product.batch.count();
-        let asked = steps.wanted.is_some();
-
-        // Few columns: the terms are what threads can step through together.
-        let is_thin = |product: &Product| product.columns <= 4 && product.a.column == 1 && product.b.row == 1;
-        let turned = product.clone().transposed();
-        let thin = [&product, &turned]
-            .into_iter()
-            .find(|product| is_thin(product) || asked && steps.wanted == Some(DOTS));
-        if let Some(product) = thin.filter(|_| steps.may_use(DOTS)) {
-            let name = match product.data_type {
-                DataType::F16 => "matmul_dots_f16",
-                DataType::BF16 => "matmul_dots_bf16",
-                DataType::I8 => "matmul_dots_i8",
-                _ => "matmul_dots_f32",
-            };
-            let (simdgroups, blocks) = (4, product.rows.div_ceil(ROWS_OF_DOTS));
-            let grid =
-                Grid::groups((blocks.div_ceil(simdgroups), product.columns, batches)).group(32 * simdgroups);
-            product.launch(name, grid, types, steps)?;
-            steps.algorithm = DOTS;
-            return Ok(());
-        }
-
-        let is_large = product.rows.min(product.columns) >= TILE / 4;
-        let by_tiles =
-            product.data_type.is_float() && (steps.wanted == Some(TILES) || !asked && !is_cpu && is_large);
-        if by_tiles {
-            let name = match product.data_type {
-                DataType::F16 => "matmul_tiles_f16",
-                DataType::BF16 => "matmul_tiles_bf16",
-                _ => "matmul_tiles_f32",
-            };
-            let grid = Grid::groups((product.columns.div_ceil(TILE), product.rows.div_ceil(TILE), batches));
-            product.launch(name, grid.group(128), types, steps)?;
-            steps.algorithm = TILES;
-            return Ok(());
-        }
-
-        // Threads of a simdgroup read neighbors in a row of `b`.
-        let mut product = if product.b.column != 1 && product.a.row == 1 { turned } else { product };
-        let is_worth_packing = product.rows >= PANEL && product.columns >= PANEL;
-        if is_cpu && is_worth_packing && product.terms > 0 && product.batch.sizes.len() + 3 <= MAX_RANK {
-            product = product.packed(steps)?;
-        }
-        let many = product.rows > 2;
-        let name = match (product.data_type, many) {
-            (DataType::F16, true) => "matmul_columns_8_f16",
-            (DataType::BF16, true) => "matmul_columns_8_bf16",
-            (DataType::I8, true) => "matmul_columns_8_i8",
-            (_, true) => "matmul_columns_8_f32",
-            (DataType::F16, false) => "matmul_columns_1_f16",
-            (DataType::BF16, false) => "matmul_columns_1_bf16",
-            (DataType::I8, false) => "matmul_columns_1_i8",
-            (_, false) => "matmul_columns_1_f32",
-        };
-        let blocks = product.rows.div_ceil(if many { ROWS_OF_COLUMNS } else { 1 });
-        let grid = Grid::threads((product.columns, blocks, batches)).group((32, 8));
-        product.launch(name, grid, types, steps)?;
-        steps.algorithm = COLUMNS;
-        Ok(())
+        let wanted = steps.wanted;
+        product.add_steps(epilogue, wanted, steps)
     }
 }

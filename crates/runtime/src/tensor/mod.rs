@@ -35,6 +35,7 @@
 
 mod activation;
 mod axes;
+mod convolution;
 mod data_type;
 mod kernel_cache;
 mod map;
@@ -43,14 +44,17 @@ mod normalize;
 mod operation;
 mod overlap;
 mod plan;
+mod pooling;
 mod profile;
 mod record;
 mod reduce;
 mod rows;
 mod vendor;
 mod view;
+mod window;
 
 pub use activation::Activation;
+pub use convolution::Convolution;
 pub use data_type::{DataType, Element};
 pub(crate) use kernel_cache::KernelCache;
 pub use map::{Binary, Map, Ternary, Unary};
@@ -58,6 +62,8 @@ pub use matmul::MatMul;
 pub use normalize::{Normalize, Statistics};
 pub use operation::Operation;
 pub use plan::{Plan, Route};
+pub use pooling::{Pooling, PoolingKind};
 pub use profile::TensorProfile;
 pub use reduce::{Reduce, Reduction, Softmax};
 pub use view::{MAX_RANK, TensorMut, TensorRef};
+pub use window::Window;

@@ -4,11 +4,13 @@ use elinvar_driver::{Error, Result};
 
 use crate::Device;
 use crate::launch::args::Arg;
+use crate::tensor::convolution::Convolution;
 use crate::tensor::map::Map;
 use crate::tensor::matmul::MatMul;
 use crate::tensor::normalize::Normalize;
 use crate::tensor::overlap::{is_identical, may_overlap};
 use crate::tensor::plan::{Steps, typed_arg};
+use crate::tensor::pooling::Pooling;
 use crate::tensor::reduce::{Reduce, Softmax};
 use crate::tensor::view::{Dims, TensorRef};
 
@@ -26,6 +28,10 @@ pub enum Operation {
     MatMul(MatMul),
     /// Batch, layer, group and RMS normalization.
     Normalize(Normalize),
+    /// Pooling.
+    Pooling(Pooling),
+    /// Convolution and transposed convolution.
+    Convolution(Convolution),
 }
 
 impl From<Map> for Operation {
@@ -49,6 +55,18 @@ impl From<Softmax> for Operation {
 impl From<Normalize> for Operation {
     fn from(operation: Normalize) -> Self {
         Self::Normalize(operation)
+    }
+}
+
+impl From<Convolution> for Operation {
+    fn from(operation: Convolution) -> Self {
+        Self::Convolution(operation)
+    }
+}
+
+impl From<Pooling> for Operation {
+    fn from(operation: Pooling) -> Self {
+        Self::Pooling(operation)
     }
 }
 
@@ -108,6 +126,8 @@ impl Operation {
             Self::Softmax(operation) => operation,
             Self::MatMul(operation) => operation,
             Self::Normalize(operation) => operation,
+            Self::Pooling(operation) => operation,
+            Self::Convolution(operation) => operation,
         }
     }
 

@@ -217,11 +217,6 @@ impl Steps {
         &self.device
     }
 
-    /// Whether an algorithm may be used: it is asked for, or none is.
-    pub(crate) fn may_use(&self, algorithm: &str) -> bool {
-        self.wanted.is_none_or(|wanted| wanted == algorithm)
-    }
-
     fn expect_wanted(&self, operation: &str) -> Result<()> {
         match self.wanted {
             Some(wanted) if wanted != self.algorithm => Err(Error::unsupported(format!(

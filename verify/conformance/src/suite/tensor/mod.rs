@@ -11,6 +11,7 @@ mod order;
 mod products;
 mod reductions;
 mod shapes;
+mod windows;
 
 use elinvar::tensor::{DataType, Operation, Plan, Route, TensorMut, TensorRef};
 use elinvar::{Buffer, Device, bf16, f16};
@@ -24,7 +25,7 @@ pub(super) fn all() -> Vec<Case> {
         maps::CASES,
         reductions::CASES,
         products::CASES,
-        normalization::CASES,
+        normalization::CASES, windows::CASES,
         order::CASES,
         errors::CASES,
     ]

@@ -57,6 +57,7 @@ const WITHOUT_KERNELS: &[&str] = &[
     "sources::implied_indices",
     "sources::metal_libraries",
     "sources::only_the_given_folders",
+    "tensor::refused_attention",
     "tensor::refused_convolutions",
     "tensor::refused_normalization",
     "tensor::refused_pooling",

@@ -20,6 +20,7 @@ pub(crate) enum File {
     MatMul,
     Normalize,
     Window,
+    Attention,
 }
 
 impl File {
@@ -30,6 +31,7 @@ impl File {
             Self::MatMul => ("matmul.metal", include_str!("kernels/matmul.metal")),
             Self::Normalize => ("normalize.metal", include_str!("kernels/normalize.metal")),
             Self::Window => ("window.metal", include_str!("kernels/window.metal")),
+            Self::Attention => ("attention.metal", include_str!("kernels/attention.metal")),
             Self::Softmax => ("softmax.metal", include_str!("kernels/softmax.metal")),
         }
     }

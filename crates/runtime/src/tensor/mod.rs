@@ -34,6 +34,7 @@
 //! runs. [`Route::Auto`] takes the library where the device has it for these operands.
 
 mod activation;
+mod attention;
 mod axes;
 mod convolution;
 mod data_type;
@@ -54,6 +55,7 @@ mod view;
 mod window;
 
 pub use activation::Activation;
+pub use attention::{Attention, Mask};
 pub use convolution::Convolution;
 pub use data_type::{DataType, Element};
 pub(crate) use kernel_cache::KernelCache;

@@ -4,6 +4,7 @@ use elinvar_driver::{Error, Result};
 
 use crate::Device;
 use crate::launch::args::Arg;
+use crate::tensor::attention::Attention;
 use crate::tensor::convolution::Convolution;
 use crate::tensor::map::Map;
 use crate::tensor::matmul::MatMul;
@@ -28,6 +29,8 @@ pub enum Operation {
     MatMul(MatMul),
     /// Batch, layer, group and RMS normalization.
     Normalize(Normalize),
+    /// Scaled dot-product attention.
+    Attention(Attention),
     /// Pooling.
     Pooling(Pooling),
     /// Convolution and transposed convolution.
@@ -67,6 +70,12 @@ impl From<Convolution> for Operation {
 impl From<Pooling> for Operation {
     fn from(operation: Pooling) -> Self {
         Self::Pooling(operation)
+    }
+}
+
+impl From<Attention> for Operation {
+    fn from(operation: Attention) -> Self {
+        Self::Attention(operation)
     }
 }
 
@@ -126,6 +135,7 @@ impl Operation {
             Self::Softmax(operation) => operation,
             Self::MatMul(operation) => operation,
             Self::Normalize(operation) => operation,
+            Self::Attention(operation) => operation,
             Self::Pooling(operation) => operation,
             Self::Convolution(operation) => operation,
         }

@@ -4,6 +4,7 @@
 //! row-major order, transposed, and as slices of larger tensors. Every element of a result is compared, and the elements around a slice
 //! must not change. A tolerance is derived where it is used; [`Near`] adds the rounding of the result's type.
 
+mod attention;
 mod errors;
 mod maps;
 mod normalization;
@@ -25,7 +26,9 @@ pub(super) fn all() -> Vec<Case> {
         maps::CASES,
         reductions::CASES,
         products::CASES,
-        normalization::CASES, windows::CASES,
+        normalization::CASES,
+        windows::CASES,
+        attention::CASES,
         order::CASES,
         errors::CASES,
     ]

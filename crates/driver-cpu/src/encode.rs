@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Binding, Command, Dim3, Dispatch, Error, Fault, Grid, LogKernel, MemorySlice, Pipeline as _, Result,
+    Binding, Command, Dim3, Dispatch, Error, Fault, Grid, LogKernel, MemorySlice, Pipeline as _, Primitive,
+    Result,
 };
 use elinvar_spmd::bounds::FaultRecord;
 
@@ -21,6 +22,7 @@ use crate::kernel::{CompiledKernel, CpuPipeline};
 use crate::loader::Launch;
 use crate::memory::HostMemory;
 use crate::pool::Worker;
+use crate::product;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
 
@@ -41,6 +43,7 @@ pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -
             }
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,
+            Command::Primitive { primitive, operands } => compute(primitive, operands, stop, worker)?,
             other => return Err(Error::unsupported(format!("the CPU driver has no command {other:?}"))),
         }
     }
@@ -109,6 +112,20 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
     kernel.group_ns.store(group_ns, Ordering::Relaxed);
     pipeline.ran(dispatch.group, largest, group_ns.saturating_mul(total));
     Ok(())
+}
+
+fn compute(
+    primitive: &Primitive,
+    operands: &[MemorySlice],
+    stop: &Arc<Stop>,
+    worker: &mut Worker,
+) -> Result<()> {
+    primitive.check(operands)?;
+    match primitive {
+        Primitive::MatMul(p) => product::multiply(p, operands, stop, worker),
+        Primitive::MatVec(p) => product::multiply_vector(p, operands, stop, worker),
+        other => Err(Error::unsupported(format!("the CPU driver has no {}", other.kind().name()))),
+    }
 }
 
 /// A dispatch that workers execute. The submission keeps the memory alive that `launch` points to. The worker reuses it for its next
@@ -282,7 +299,7 @@ fn copy_values(bindings: &[Binding], values: &mut Vec<Block>) {
 }
 
 /// Address of the first byte of a slice, after checking that the slice is within its memory.
-fn address(slice: &MemorySlice) -> Result<*mut u8> {
+pub(crate) fn address(slice: &MemorySlice) -> Result<*mut u8> {
     let memory: &dyn Any = &*slice.memory;
     let memory = memory.downcast_ref::<HostMemory>();
     memory.ok_or_else(|| Error::invalid("the memory belongs to another driver"))?.at(slice.offset, slice.len)

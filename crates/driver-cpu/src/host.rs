@@ -6,7 +6,9 @@
 use std::time::Instant;
 
 use elinvar_code::MAX_THREADS_PER_THREADGROUP;
-use elinvar_driver::{Caps, DeviceKind, Dim3, Features, Limits, PerProcess, Primitives, StopsAt};
+use elinvar_driver::{
+    Caps, DeviceKind, Dim3, Features, Limits, PerProcess, PrimitiveKind, Primitives, StopsAt,
+};
 use elinvar_native::processor;
 
 use crate::limits;
@@ -45,9 +47,15 @@ pub(crate) fn caps(workers: usize) -> Caps {
             sees_counts: true,
             priorities: true,
             names_accesses: true,
-            primitives: Primitives::NONE,
+            primitives: primitives(),
         },
     }
+}
+
+/// Products of floating-point numbers.
+fn primitives() -> Primitives {
+    let kinds = [PrimitiveKind::MatMul, PrimitiveKind::MatVec];
+    kinds.into_iter().fold(Primitives::NONE, Primitives::with_floats)
 }
 
 /// Monotonic clock: nanoseconds since the first call in this process.

@@ -35,6 +35,7 @@ mod limits;
 mod loader;
 mod memory;
 mod pool;
+mod product;
 mod queue;
 mod ranges;
 mod scratch;

@@ -159,6 +159,11 @@ impl Worker {
         !self.shared.state.lock().tasks.is_empty()
     }
 
+    /// Number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.shared.workers
+    }
+
     /// Runs a dispatch, with the help of other workers if that pays off. Returns the time per threadgroup when all have ended.
     pub(crate) fn run<W: Work + 'static>(&mut self, work: &Arc<W>, demand: Demand) -> Result<u64> {
         let mut pace = Pace::new(demand.group_ns, demand.range_ns);

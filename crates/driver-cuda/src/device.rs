@@ -119,13 +119,14 @@ pub(crate) struct CudaDevice {
 impl CudaDevice {
     fn open(api: &'static Api, device: CUdevice, cache: &Cache) -> Result<Self> {
         let failed = |failure: Failure| Error::DeviceLost(format!("an NVIDIA GPU: {}", failure.text(api)));
-        let caps = caps(api, device).map_err(failed)?;
+        let mut caps = caps(api, device).map_err(failed)?;
         let capability = capability(api, device).map_err(failed)?;
         let has_pools = attribute(api, device, Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
             .map_err(failed)?
             != 0;
         let context = Context::new(api, device, caps.name.clone(), has_pools)?;
         let shared = Shared::new(Arc::new(context))?;
+        caps.features.primitives = shared.libraries.primitives();
         let sensor = Sensor::of(api, device);
         let log = DeviceLog::new(&shared.context);
         Ok(Self { caps, capability, cache: cache.clone(), shared, sensor, log, priorities: OnceLock::new() })
@@ -176,6 +177,7 @@ unsafe impl Device for CudaDevice {
         if told.is_ok() {
             details.push(("driver for CUDA", Version(version).to_string()));
         }
+        details.extend(self.shared.libraries.details());
         if let Some(celsius) = self.sensor.as_ref().and_then(Sensor::celsius) {
             details.push(("temperature", format!("{celsius} °C")));
         }

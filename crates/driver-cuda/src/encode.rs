@@ -7,6 +7,7 @@ use cudarc::driver::sys::CUstream;
 use elinvar_driver::{Command, Dim3, Dispatch, Error, Grid, MemorySlice, Result};
 
 use crate::function::{Target, memory};
+use crate::libraries::StreamLibraries;
 use crate::pipeline::CudaPipeline;
 use crate::shared::Shared;
 use crate::staging::{Chunks, Staging};
@@ -26,6 +27,7 @@ pub(crate) struct Encoder<'e> {
     pub(crate) stream: CUstream,
     pub(crate) staging: &'e mut Staging,
     pub(crate) params: &'e mut Vec<u8>,
+    pub(crate) libraries: &'e mut StreamLibraries,
     /// Threadgroup counts of the next launch, if it is indirect and the host has read them.
     pub(crate) counts: Option<Dim3>,
 }
@@ -37,6 +39,10 @@ impl Encoder<'_> {
             Command::Dispatch(dispatch) => self.dispatch(dispatch),
             Command::Copy { source, target } => self.copy(source, target).map(|()| Step::Work),
             Command::Fill { target, pattern } => self.fill(target, pattern).map(|()| Step::Work),
+            Command::Primitive { primitive, operands } => {
+                let Shared { libraries, .. } = self.shared;
+                libraries.encode(self.libraries, self.stream, primitive, operands).map(|()| Step::Work)
+            }
             other => Err(Error::unsupported(format!("the CUDA driver has no command {other:?}"))),
         }
     }

@@ -35,6 +35,7 @@ mod device;
 mod encode;
 mod failure;
 mod function;
+mod libraries;
 mod library;
 mod log;
 mod memory;

@@ -27,6 +27,7 @@ use crate::clock::now_ns;
 use crate::context::{DeviceEvent, Handle};
 use crate::encode::{Encoder, Step, pipeline};
 use crate::failure::Failure;
+use crate::libraries::StreamLibraries;
 use crate::shared::Shared;
 use crate::staging::Staging;
 
@@ -64,6 +65,7 @@ struct Tail {
     /// Whether anything was appended to the stream since.
     has_more: bool,
     params: Vec<u8>,
+    libraries: StreamLibraries,
 }
 
 /// Progress of the device.
@@ -182,7 +184,8 @@ impl Stream {
             }
             let counts = self.progress.lock().counts.take();
             let (shared, stream, params) = (&*self.shared, self.stream.0, &mut tail.params);
-            let step = Encoder { shared, stream, staging, params, counts }.encode(command);
+            let libraries = &mut tail.libraries;
+            let step = Encoder { shared, stream, staging, params, libraries, counts }.encode(command);
             // A part of a command may have been appended.
             tail.has_more = true;
             match step? {

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::context::{Context, Handle};
 use crate::encode::{Encoder, Step};
 use crate::failure::Failure;
+use crate::libraries::StreamLibraries;
 use crate::shared::Shared;
 use crate::staging::Staging;
 
@@ -48,6 +49,8 @@ enum State {
 pub(crate) struct Replay {
     context: Arc<Context>,
     exec: Handle<CUgraphExec>,
+    /// The workspace of its primitives. CUDA runs one launch of a graph at a time.
+    _libraries: StreamLibraries,
 }
 
 impl Replays {
@@ -108,7 +111,7 @@ impl Drop for Replay {
 fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
     let works = |command: &Command| match command {
         Command::Dispatch(dispatch) => dispatch.grid.threads().is_some(),
-        Command::Copy { .. } | Command::Fill { .. } => true,
+        Command::Copy { .. } | Command::Fill { .. } | Command::Primitive { .. } => true,
         _ => false,
     };
     if !commands.iter().all(works) {
@@ -120,7 +123,10 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
     // SAFETY: the stream is new and used only here.
     let begun = unsafe { context.api.begin_capture(stream, RELAXED) }.map_err(failed);
     let (mut staging, mut params) = (Staging::default(), Vec::new());
-    let mut encoder = Encoder { shared, stream, staging: &mut staging, params: &mut params, counts: None };
+    let mut own = StreamLibraries::default();
+    let libraries = &mut own;
+    let mut encoder =
+        Encoder { shared, stream, staging: &mut staging, params: &mut params, libraries, counts: None };
     let given = begun.and_then(|()| {
         commands.iter().try_for_each(|command| match encoder.encode(command)? {
             Step::Work => Ok(()),
@@ -145,7 +151,7 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
         made
     };
     made.map_err(failed)?;
-    let replay = Replay { context: context.clone(), exec: Handle(exec) };
+    let replay = Replay { context: context.clone(), exec: Handle(exec), _libraries: own };
     given?;
     Ok(is_plain.then_some(replay))
 }

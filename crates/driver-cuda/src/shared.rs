@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::failure::{Extent, Failure};
+use crate::libraries::Libraries;
 use crate::poller::Poller;
 use crate::queue::{Stream, Submissions};
 use crate::replay::Replays;
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) chunks: Chunks,
     pub(crate) replays: Replays,
+    pub(crate) libraries: Libraries,
     pub(crate) poller: Arc<Poller>,
     pub(crate) queues: Mutex<Vec<Weak<Submissions>>>,
 }
@@ -33,9 +35,10 @@ struct Suspect {
 impl Shared {
     pub(crate) fn new(context: Arc<Context>) -> Result<Arc<Self>> {
         let clock = Clock::new(&context)?;
+        let libraries = Libraries::find(&context);
         let poller = Poller::start(&context.name)?;
         let (chunks, replays) = (Chunks::default(), Replays::default());
-        Ok(Arc::new(Self { context, clock, chunks, replays, poller, queues: Mutex::default() }))
+        Ok(Arc::new(Self { context, clock, chunks, replays, libraries, poller, queues: Mutex::default() }))
     }
 
     /// Registers a queue, and removes dropped ones.

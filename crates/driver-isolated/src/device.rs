@@ -12,8 +12,8 @@ use elinvar_cache::Cache;
 use elinvar_driver::log::ring::LogMemory;
 use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{
-    Caps, Device, Error, HostBlock, Init, Library, Log, Memory, Priority, Process, Queue, Result, Source,
-    Storage, Thermal,
+    Caps, Device, Error, HostBlock, Init, Library, Log, Memory, Primitives, Priority, Process, Queue, Result,
+    Source, Storage, Thermal,
 };
 use rustix::time::ClockId;
 
@@ -247,7 +247,9 @@ impl Isolated {
     /// As [`device`].
     pub fn new(options: &Options, cache: &Cache) -> Result<Arc<Self>> {
         let inner = InnerDevice::new(options)?;
-        let caps = inner.caps(options.memory);
+        let mut caps = inner.caps(options.memory);
+        // The worker has no primitives.
+        caps.features.primitives = Primitives::NONE;
         // A GPU's buffers may have host copies, for which the machine's memory is the limit.
         let pages = if inner.has_device_memory() {
             elinvar_driver_cpu::caps(1).limits.total_memory

@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elinvar_driver::primitive::{
-    Convolution, Extent, Float, Images, Layout, MatMul, Matrix, Reduction, ReductionKind, Window,
+    Convolution, DataType, Extent, Images, Layout, MatMul, Matrix, Reduction, ReductionKind, Window,
 };
 use elinvar_driver::{Binding, Command, Device, Error, Memory, Primitive, Storage};
 use objc2::runtime::{AnyObject, ProtocolObject};
@@ -41,13 +41,13 @@ fn command(primitive: Primitive, memory: &[&Arc<dyn Memory>]) -> Command {
 }
 
 fn product(side: u32) -> Primitive {
-    Primitive::MatMul(MatMul::packed(Float::F32, side, side, side))
+    Primitive::MatMul(MatMul::packed(DataType::F32, side, side, side))
 }
 
 /// The sums of two rows with padding between them.
 fn sums() -> Primitive {
     Primitive::Reduction(Reduction {
-        float: Float::F32,
+        data_type: DataType::F32,
         kind: ReductionKind::Sum,
         each: Extent::Row,
         source: Matrix::strided(2, 3, 16),
@@ -55,14 +55,10 @@ fn sums() -> Primitive {
 }
 
 fn convolution() -> Primitive {
-    Primitive::Convolution(Convolution {
-        float: Float::F32,
-        layout: Layout::ChannelsLast,
-        source: Images { count: 2, channels: 1, height: 2, width: 2 },
-        channels: 1,
-        window: Window::new(2, 2),
-        bias: true,
-    })
+    let source = Images { count: 2, channels: 1, height: 2, width: 2 };
+    let window = Window::new(2, 2);
+    let convolution = Convolution::new(DataType::F32, Layout::ChannelsLast, source, 1, window);
+    Primitive::Convolution(Convolution { bias: true, ..convolution })
 }
 
 fn floats(device: &dyn Device, values: &[f32]) -> Arc<dyn Memory> {

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{Convolution, Float, Images, Layout, MatMul, MatVec, Matrix, Window};
+use elinvar_driver::primitive::{Convolution, DataType, Images, Layout, MatMul, MatVec, Matrix, Window};
 use elinvar_driver::{Error, Memory, MemorySlice, Primitive};
 
 use common::Counted;
@@ -25,7 +25,7 @@ fn refusal(primitive: Primitive, memory: &[MemorySlice]) -> String {
 }
 
 /// Left 60 bytes, right 40, result 24.
-const PRODUCT: Primitive = Primitive::MatMul(MatMul::packed(Float::F32, 3, 5, 2));
+const PRODUCT: Primitive = Primitive::MatMul(MatMul::packed(DataType::F32, 3, 5, 2));
 
 #[test]
 fn only_an_empty_memory_is_empty() {
@@ -67,7 +67,10 @@ fn each_operand_begins_at_an_element() {
     // Elements of an operand, not of the primitive: the weights of a convolution of halves are floats.
     let source = Images { count: 1, channels: 1, height: 2, width: 2 };
     let (window, layout) = (Window::new(1, 1), Layout::ChannelsLast);
-    let convolution = Convolution { float: Float::F16, layout, source, channels: 1, window, bias: false };
+    let convolution = Convolution {
+        weight_type: DataType::F32,
+        ..Convolution::new(DataType::F16, layout, source, 1, window)
+    };
     let operands = |source: u64, weights: u64| [(source, 8), (weights, 4), (500, 8)];
     let check = |places: [(u64, u64); 3]| {
         Primitive::Convolution(convolution).check(&places.map(|(at, len)| slice(&all, at, len)))
@@ -98,8 +101,8 @@ fn the_result_shares_no_byte_with_what_is_read() {
 
 #[test]
 fn vectors_have_the_matrix_s_size_as_it_is_multiplied() {
-    let matrix = Matrix::packed(Float::F16, 3, 5);
-    let product = |transpose| MatVec { float: Float::F16, matrix, transpose, alpha: 1.0, beta: 0.0 };
+    let matrix = Matrix::packed(DataType::F16, 3, 5);
+    let product = |transpose| MatVec { data_type: DataType::F16, matrix, transpose, alpha: 1.0, beta: 0.0 };
     assert_eq!((product(false).size(), product(true).size()), ((3, 5), (5, 3)));
     let bytes = |product: MatVec| {
         let operands = Primitive::MatVec(product).operands().unwrap();

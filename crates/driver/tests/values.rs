@@ -6,7 +6,7 @@ mod common;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{Float, MatMul};
+use elinvar_driver::primitive::{DataType, MatMul};
 use elinvar_driver::{
     Access, Binding, Builtin, ConstantKey, DeviceKind, Dim3, Dispatch, ElementType, Error, Event, Grid,
     HostBlock, Label, Memory, MemorySlice, Pipeline, PrimitiveKind, Result, Scalar, Signature, Source,
@@ -42,7 +42,7 @@ fn scalars_have_the_names_and_sizes_of_msl() {
     }
     let other = ElementType::Other("Params".into());
     assert_eq!((other.to_string(), other.scalar()), ("Params".to_owned(), None));
-    assert_eq!((Float::F16.to_string(), Float::F32.to_string()), ("f16".into(), "f32".into()));
+    assert_eq!((DataType::F16.to_string(), DataType::F32.to_string()), ("f16".into(), "f32".into()));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn kinds_have_names() {
         "pooling",
     ];
     assert_eq!(names, expected);
-    let mut product = MatMul::packed(Float::F32, 3, 5, 2);
+    let mut product = MatMul::packed(DataType::F32, 3, 5, 2);
     assert_eq!(product.interior(), 5);
     product.transpose_left = true;
     assert_eq!(product.interior(), 3);

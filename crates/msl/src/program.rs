@@ -244,8 +244,8 @@ impl Program {
     }
 
     /// Compile several kernels with the same values of function constants, as [`Program::specialize_with`] does each. Two runs of clang,
-    /// unless one fails for a kernel, or functions remain that have to be inlined, or that several kernels call and that might be inlined
-    /// if they had one caller: such kernels are compiled separately.
+    /// unless one fails for a kernel, or functions remain that have to be inlined, or that several kernels call and that might be inlined,
+    /// or inlined earlier, if they had one caller: such kernels are compiled separately.
     pub fn specialize_all(
         &self,
         kernels: &[&str],
@@ -261,10 +261,12 @@ impl Program {
             let values = function_constants::values(&self.constants, constants)?;
             let written =
                 self.emit_unoptimized(&numbered(found.iter().map(|(kernel, _)| *kernel)), &values)?;
-            let ir = self.optimize(&written, induction_variables)?;
-            Ok::<_, Error>((found, ir))
+            let (marked, different) = inlining::inline_single_calls(&written);
+            let ir = self.optimize_marked(&marked, induction_variables)?;
+            let different: BTreeSet<String> = different.into_iter().map(str::to_owned).collect();
+            Ok::<_, Error>((found, ir, different))
         };
-        let Ok((found, ir)) = together() else { return kernels.iter().map(alone).collect() };
+        let Ok((found, ir, different)) = together() else { return kernels.iter().map(alone).collect() };
         let entries = Entries::new(&ir);
         let shared = entries.share_functions(kernels.len());
         let found = kernels.iter().zip(found).zip(shared).enumerate();
@@ -272,6 +274,7 @@ impl Program {
             let ir = entries.alone(number);
             let incomplete = function_constants::undefined(&ir).is_some();
             let separately = shared
+                || different.contains(&format!("{}_{number}", glue::ENTRY))
                 || recursion::find(&ir).is_some()
                 || !incomplete && !inlining::required(&ir).is_empty();
             if separately { alone(name) } else { self.specialized(kernel, signature, ir) }
@@ -409,6 +412,11 @@ impl Program {
 
     /// Legalize and optimize IR.
     fn optimize(&self, written: &str, induction_variables: InductionVariables) -> Result<String> {
+        self.optimize_marked(&inlining::inline_single_calls(written).0, induction_variables)
+    }
+
+    /// Legalize and optimize IR in which calls have been marked.
+    fn optimize_marked(&self, written: &str, induction_variables: InductionVariables) -> Result<String> {
         let defined = stage::timed("define", || legalize::legalize(written));
         let flags = clang::optimize_flags(induction_variables);
         let optimize = || clang::run(&self.toolchain, &flags, &defined);

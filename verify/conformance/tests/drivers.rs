@@ -6,6 +6,7 @@
 
 use std::sync::LazyLock;
 
+use elinvar::driver::primitive::{DataType, PrimitiveKind};
 use elinvar::{Device, DeviceKind, IsolatedOptions};
 use elinvar_conformance::suite::{Case, Failure, Outcome, PairCase, cases, memory_is_short, pair_cases};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -28,6 +29,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("cuda", "barriers::different_barriers_fault", "does not detect that threads"),
     ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
+    ("cuda", "primitives::convolutions_with_weights_of_f32", "takes weights of the images' type only"),
     ("metal", "barriers::different_barriers_fault", UNDEFINED),
     ("metal", "barriers::divergent_barrier_refused", UNDEFINED),
     ("metal", "bindings::accesses_of_a_part", NO_LAYER),
@@ -64,6 +66,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
+    ("metal", "primitives::products_with_bias_and_activation", "has no bias and no activation"),
     ("metal", "soundness::bytes_as_bools", ONLY_BUFFERS),
     ("metal", "soundness::calls_out_of_the_kernel", OWN_COMPILER),
     ("metal", "soundness::const_that_is_cast_away", NO_LAYER),
@@ -77,25 +80,30 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("toy", "memory::of_the_host", "of host memory in place"),
 ];
 
-/// Cases that a device without a library of primitives does not support.
-const OF_A_LIBRARY: &[&str] = &[
-    "primitives::a_beta_of_zero_ignores_what_was_there",
-    "primitives::between_kernels",
-    "primitives::convolutions",
-    "primitives::images_beyond_the_limit",
-    "primitives::in_a_graph",
-    "primitives::matrix_and_vector",
-    "primitives::memory_side_by_side",
-    "primitives::pooling",
-    "primitives::products",
-    "primitives::products_of_several",
-    "primitives::recorded_once",
-    "primitives::reductions",
-    "primitives::shapes_come_again",
-    "primitives::softmax_of_rows",
-    "primitives::streams_side_by_side",
-    "primitives::submitted_one_by_one",
-    "primitives::weights_of_the_same_stream",
+/// Cases that need a primitive of a library.
+const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
+    ("primitives::a_beta_of_zero_ignores_what_was_there", PrimitiveKind::MatVec, DataType::F32),
+    ("primitives::between_kernels", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::convolutions", PrimitiveKind::Convolution, DataType::F32),
+    ("primitives::convolutions_with_weights_of_f32", PrimitiveKind::Convolution, DataType::F16),
+    ("primitives::images_beyond_the_limit", PrimitiveKind::Reduction, DataType::F32),
+    ("primitives::in_a_graph", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::matrix_and_vector", PrimitiveKind::MatVec, DataType::F32),
+    ("primitives::memory_side_by_side", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::pooling", PrimitiveKind::Pooling, DataType::F32),
+    ("primitives::products_bf16", PrimitiveKind::MatMul, DataType::BF16),
+    ("primitives::products_f16", PrimitiveKind::MatMul, DataType::F16),
+    ("primitives::products_f32", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::products_i8", PrimitiveKind::MatMul, DataType::I8),
+    ("primitives::products_of_several", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::products_with_bias_and_activation", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::recorded_once", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::reductions", PrimitiveKind::Reduction, DataType::F32),
+    ("primitives::shapes_come_again", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::softmax_of_rows", PrimitiveKind::Softmax, DataType::F32),
+    ("primitives::streams_side_by_side", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::submitted_one_by_one", PrimitiveKind::MatMul, DataType::F32),
+    ("primitives::weights_of_the_same_stream", PrimitiveKind::Convolution, DataType::F32),
 ];
 
 /// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of
@@ -144,7 +152,8 @@ fn is_for(row: &str, case: &str) -> bool {
 
 /// Why the device with index `number` among those of its kind does not support a case; `None` if it must compute it.
 fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'static str> {
-    if OF_A_LIBRARY.contains(&case) && !has_library(device.kind(), number) {
+    let needs = OF_A_LIBRARY.iter().find(|(name, ..)| *name == case);
+    if needs.is_some_and(|(_, kind, data_type)| !has_primitive((number, device), *kind, *data_type)) {
         return Some(NO_LIBRARY);
     }
     if let Some(reason) = memory_is_short(device, case) {
@@ -159,11 +168,23 @@ fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'stati
     })
 }
 
-/// Whether a device must have primitives: Apple's GPUs do, except for the stand-in's profile of family Apple1.
-fn has_library(kind: DeviceKind, number: usize) -> bool {
+/// Whether a device must have a primitive. Apple's GPUs have them for two types, except for the stand-in's profile of family Apple1;
+/// those of NVIDIA GPUs depend on the libraries that are installed.
+fn has_primitive((number, device): (usize, &Device), kind: PrimitiveKind, data_type: DataType) -> bool {
     let profiles = if cfg!(elinvar_apple) { std::env::var("ELINVAR_APPLE_PROFILE").ok() } else { None };
     let profile = profiles.as_deref().and_then(|all| all.split(',').nth(number));
-    kind == DeviceKind::Metal && profile.is_none_or(|profile| profile.trim() != "apple1")
+    match device.kind() {
+        DeviceKind::Metal => {
+            let has_library = profile.is_none_or(|profile| profile.trim() != "apple1");
+            has_library && matches!(data_type, DataType::F16 | DataType::F32)
+        }
+        DeviceKind::Cuda => device.caps().features.primitives.has(kind, data_type),
+        DeviceKind::Cpu => {
+            let product = matches!(kind, PrimitiveKind::MatMul | PrimitiveKind::MatVec);
+            product && data_type.is_float()
+        }
+        _ => false,
+    }
 }
 
 fn main() {
@@ -311,7 +332,8 @@ fn counted(case: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
 /// Prints the supported and unsupported cases of each device; fails if a row of the tables names no case.
 fn lists(list: &[String]) -> Result<(), Failed> {
     let known = cases();
-    let rows = UNSUPPORTED.iter().map(|(_, case, _)| *case).chain(OF_A_LIBRARY.iter().copied());
+    let rows =
+        UNSUPPORTED.iter().map(|(_, case, _)| *case).chain(OF_A_LIBRARY.iter().map(|(case, ..)| *case));
     let unknown: Vec<&str> = rows.filter(|row| !known.iter().any(|case| is_for(row, case.name))).collect();
     println!("{}", list.join("\n"));
     if unknown.is_empty() { Ok(()) } else { Err(format!("no such cases: {unknown:?}").into()) }

@@ -3,7 +3,8 @@
 //! A window slides over the padded image. Its first position begins at row `-padding.top` and column `-padding.left`; each further
 //! position is a stride later, as long as the window lies within the padded image.
 
-use super::{Checked, Float, Operand, OperandUse, bytes, expect};
+use super::matrix::expect_float;
+use super::{Checked, DataType, Operand, OperandUse, bytes, expect};
 
 /// Memory layout of images. Elements are packed, and so are the images of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +34,7 @@ impl Images {
         self.channels as u128 * self.height as u128 * self.width as u128
     }
 
-    fn operand(self, name: &'static str, float: Float, used: OperandUse) -> Checked<Operand> {
+    fn operand(self, name: &'static str, data_type: DataType, used: OperandUse) -> Checked<Operand> {
         let Self { count, channels, height, width } = self;
         expect([count, channels, height, width].iter().all(|size| *size > 0), || {
             format!(
@@ -41,8 +42,8 @@ impl Images {
             )
         })?;
         // At most 2^96 elements of an image; the number of images and the element size can overflow 128 bits.
-        let total = self.elements().checked_mul(u128::from(count) * u128::from(float.size()));
-        Ok(Operand { name, float, bytes: bytes(name, total.unwrap_or(u128::MAX))?, used })
+        let total = self.elements().checked_mul(u128::from(count) * u128::from(data_type.size()));
+        Ok(Operand { name, data_type, bytes: bytes(name, total.unwrap_or(u128::MAX))?, used })
     }
 }
 
@@ -63,6 +64,11 @@ impl Padding {
     /// `size` pixels on each of the four sides.
     pub const fn all(size: u32) -> Self {
         Self { top: size, bottom: size, left: size, right: size }
+    }
+
+    /// Whether opposite sides have the same padding.
+    pub const fn is_symmetric(&self) -> bool {
+        self.top == self.bottom && self.left == self.right
     }
 }
 
@@ -129,12 +135,12 @@ impl Window {
 /// Convolution of a batch of images, without flipping the weights (cross-correlation).
 ///
 /// `result[o][y][x] = bias[o] + Σ weights[o][i][j][c] · source[c][y · stride + i · dilation − top][x · stride + j · dilation − left]`,
-/// with zeros outside the image. The layout of the weights is `[output channel][row][column][input channel]`. Weights and bias are
-/// `f32` for every element type; a device may round the weights to the images' type.
+/// with zeros outside the image. In a grouped convolution, the channels of source and result are split into that many groups of equal
+/// size, and each group of the result is computed from that of the source. A device may round the weights to the images' type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Convolution {
     /// Element type of the images.
-    pub float: Float,
+    pub data_type: DataType,
     /// Memory layout of source and result.
     pub layout: Layout,
     /// Shape of the source.
@@ -143,35 +149,80 @@ pub struct Convolution {
     pub channels: u32,
     /// The window; its size is that of the weights.
     pub window: Window,
-    /// Whether there is a bias operand: one `f32` for each channel of the result.
+    /// Number of groups: at least 1, and a divisor of both numbers of channels.
+    pub groups: u32,
+    /// Element type of weights and bias: that of the images, or [`DataType::F32`].
+    pub weight_type: DataType,
+    /// Memory layout of the weights: `[output channel][input channel of the group][row][column]` for [`Layout::ChannelsFirst`],
+    /// `[output channel][row][column][input channel of the group]` for [`Layout::ChannelsLast`].
+    pub weight_layout: Layout,
+    /// Whether there is a bias operand: one element for each channel of the result.
     pub bias: bool,
 }
 
 impl Convolution {
+    /// A convolution without groups and bias, whose weights have the images' type and layout.
+    pub const fn new(
+        data_type: DataType,
+        layout: Layout,
+        source: Images,
+        channels: u32,
+        window: Window,
+    ) -> Self {
+        let (weight_type, weight_layout) = (data_type, layout);
+        Self {
+            data_type,
+            layout,
+            source,
+            channels,
+            window,
+            groups: 1,
+            weight_type,
+            weight_layout,
+            bias: false,
+        }
+    }
+
     /// Shape of the result. Height and width are 0 if the shapes are invalid ([`Primitive::operands`](super::Primitive::operands)).
     pub fn result(&self) -> Images {
         let [height, width] = self.window.positions(self.source).unwrap_or_default();
         Images { channels: self.channels, height, width, ..self.source }
     }
 
-    /// Number of weights: output channels × input channels × window height × window width.
+    /// Number of weights: output channels × input channels of a group × window height × window width. 0 if there are 0 groups.
     pub const fn weights(&self) -> u128 {
         let [height, width] = self.window.size;
-        (self.channels as u128 * self.source.channels as u128).saturating_mul(height as u128 * width as u128)
+        let Some(inputs) = self.source.channels.checked_div(self.groups) else { return 0 };
+        (self.channels as u128 * inputs as u128).saturating_mul(height as u128 * width as u128)
     }
 
     pub(super) fn operands(&self) -> Checked<Vec<Operand>> {
-        let mut operands = vec![self.source.operand("source", self.float, OperandUse::Read)?];
+        let Self { data_type, groups, weight_type, .. } = *self;
+        expect_float(data_type)?;
+        expect(weight_type == data_type || weight_type == DataType::F32, || {
+            format!("the weights are {weight_type}; they must be {data_type}, as the images, or f32")
+        })?;
+        let mut operands = vec![self.source.operand("source", data_type, OperandUse::Read)?];
+        let (inputs, outputs) = (self.source.channels, self.channels);
+        expect(groups > 0 && inputs.is_multiple_of(groups) && outputs.is_multiple_of(groups), || {
+            format!(
+                "{groups} groups; it must divide the {inputs} channels of `source` and the {outputs} of `result`"
+            )
+        })?;
         let [height, width] = self.window.positions(self.source)?;
-        let float = Float::F32;
-        let weights = bytes("weights", self.weights().saturating_mul(u128::from(float.size())))?;
-        operands.push(Operand { name: "weights", float, bytes: weights, used: OperandUse::Read });
+        let weights = bytes("weights", self.weights().saturating_mul(u128::from(weight_type.size())))?;
+        operands.push(Operand {
+            name: "weights",
+            data_type: weight_type,
+            bytes: weights,
+            used: OperandUse::Read,
+        });
         if self.bias {
-            let bytes = u64::from(self.channels) * float.size();
-            operands.push(Operand { name: "bias", float, bytes, used: OperandUse::Read });
+            let bytes = u64::from(self.channels) * weight_type.size();
+            operands.push(Operand { name: "bias", data_type: weight_type, bytes, used: OperandUse::Read });
         }
         let result = Images { channels: self.channels, height, width, ..self.source };
-        operands.push(result.operand("result", self.float, OperandUse::Replaced)?);
+        operands.push(result.operand("result", self.data_type, OperandUse::Replaced)?);
         Ok(operands)
     }
 }
@@ -192,7 +243,7 @@ pub enum PoolKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooling {
     /// Element type of source and result.
-    pub float: Float,
+    pub data_type: DataType,
     /// Memory layout of source and result.
     pub layout: Layout,
     /// Shape of the source.
@@ -211,13 +262,14 @@ impl Pooling {
     }
 
     pub(super) fn operands(&self) -> Checked<Vec<Operand>> {
-        let source = self.source.operand("source", self.float, OperandUse::Read)?;
+        expect_float(self.data_type)?;
+        let source = self.source.operand("source", self.data_type, OperandUse::Read)?;
         let [down, across] = self.window.dilation;
         expect(self.window.dilation == [1, 1], || {
             format!("the window's dilations are [{down}, {across}]; pooling does not support dilation")
         })?;
         let [height, width] = self.window.positions(self.source)?;
         let result = Images { height, width, ..self.source };
-        Ok(vec![source, result.operand("result", self.float, OperandUse::Replaced)?])
+        Ok(vec![source, result.operand("result", self.data_type, OperandUse::Replaced)?])
     }
 }

@@ -1,4 +1,4 @@
-//! [`Primitive`]: an operation of the vendor's library (Metal Performance Shaders), as plain data.
+//! [`Primitive`]: an operation of a library for tensors (Metal Performance Shaders, cuBLASLt, cuDNN), as plain data.
 //!
 //! A primitive is a descriptor: shapes, strides and scale factors. Its operands are passed separately, like the bindings of a
 //! launch; [`Primitive::operands`] lists them in order, with the size in bytes of each. [`crate::Features::primitives`] lists what a
@@ -17,23 +17,33 @@ use std::sync::Arc;
 use crate::{Error, MemorySlice, Result, Scalar};
 
 pub use image::{Convolution, Images, Layout, Padding, PoolKind, Pooling, Window};
-pub use matrix::{Extent, MatMul, MatVec, Matrix, Reduction, ReductionKind, Softmax};
-pub use set::Primitives;
+pub use matrix::{Activation, Extent, MatMul, MatVec, Matrix, Reduction, ReductionKind, Softmax};
+pub use set::{PrimitiveLibrary, Primitives};
 
-/// Element type of a primitive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Float {
+/// Element type of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DataType {
     /// IEEE 754 binary16, `half` in MSL.
     F16,
+    /// The upper half of a binary32 number, `bfloat` in MSL.
+    BF16,
     /// IEEE 754 binary32, `float` in MSL.
     F32,
+    /// Signed 8-bit integer, `char` in MSL: the factors of a matrix product only.
+    I8,
+    /// Signed 32-bit integer, `int` in MSL: the result of a product of [`DataType::I8`].
+    I32,
 }
 
-impl Float {
-    /// Both types.
-    pub const ALL: [Self; 2] = [Self::F16, Self::F32];
+impl DataType {
+    /// All types.
+    pub const ALL: [Self; 5] = [Self::F16, Self::BF16, Self::F32, Self::I8, Self::I32];
 
-    /// Size of an element in bytes: 2 or 4. It is also the required alignment.
+    /// The floating-point types.
+    pub const FLOATS: [Self; 3] = [Self::F16, Self::BF16, Self::F32];
+
+    /// Size of an element in bytes: 1, 2 or 4. It is also the required alignment.
     pub const fn size(self) -> u64 {
         self.scalar().size()
     }
@@ -42,17 +52,33 @@ impl Float {
     pub const fn scalar(self) -> Scalar {
         match self {
             Self::F16 => Scalar::F16,
+            Self::BF16 => Scalar::BF16,
             Self::F32 => Scalar::F32,
+            Self::I8 => Scalar::I8,
+            Self::I32 => Scalar::I32,
+        }
+    }
+
+    /// Whether it is a floating-point type.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::BF16 | Self::F32)
+    }
+
+    /// Name used in messages, such as `bf16`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::BF16 => "bf16",
+            Self::F32 => "f32",
+            Self::I8 => "i8",
+            Self::I32 => "i32",
         }
     }
 }
 
-impl fmt::Display for Float {
+impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F16 => "f16",
-            Self::F32 => "f32",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -96,7 +122,7 @@ impl PrimitiveKind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Primitive {
-    /// Matrix-matrix product. Operands: left, right, result.
+    /// Matrix-matrix product. Operands: left, right, bias if [`MatMul::bias`] is set, result.
     MatMul(MatMul),
     /// Matrix-vector product. Operands: matrix, vector, result.
     MatVec(MatVec),
@@ -129,7 +155,7 @@ pub struct Operand {
     /// Name used in messages, such as `left`.
     pub name: &'static str,
     /// Element type.
-    pub float: Float,
+    pub data_type: DataType,
     /// Size in bytes, from the start of the first element to the end of the last.
     pub bytes: u64,
     /// How it is accessed.
@@ -149,15 +175,16 @@ impl Primitive {
         }
     }
 
-    /// Returns the element type. The weights and bias of a convolution are `f32` regardless.
-    pub const fn float(&self) -> Float {
+    /// Returns the element type. The weights and bias of a convolution may have another one, and so has the result of a product of
+    /// integers.
+    pub const fn data_type(&self) -> DataType {
         match self {
-            Self::MatMul(p) => p.float,
-            Self::MatVec(p) => p.float,
-            Self::Softmax(p) => p.float,
-            Self::Reduction(p) => p.float,
-            Self::Convolution(p) => p.float,
-            Self::Pooling(p) => p.float,
+            Self::MatMul(p) => p.data_type,
+            Self::MatVec(p) => p.data_type,
+            Self::Softmax(p) => p.data_type,
+            Self::Reduction(p) => p.data_type,
+            Self::Convolution(p) => p.data_type,
+            Self::Pooling(p) => p.data_type,
         }
     }
 
@@ -187,16 +214,16 @@ impl Primitive {
     pub fn check(&self, memory: &[MemorySlice]) -> Result<()> {
         let (operands, kind) = (self.operands_for(memory.len())?, self.kind().name());
         for (operand, slice) in operands.iter().zip(memory) {
-            let Operand { name, float, bytes, .. } = *operand;
+            let Operand { name, data_type, bytes, .. } = *operand;
             if slice.len < bytes {
                 let given = slice.len;
                 return Err(Error::invalid(format!("{kind}: `{name}` needs {bytes} bytes, {given} given")));
             }
-            if !slice.offset.is_multiple_of(float.size()) {
+            if !slice.offset.is_multiple_of(data_type.size()) {
                 let offset = slice.offset;
                 return Err(Error::invalid(format!(
                     "{kind}: `{name}` at offset {offset} is not aligned to {} bytes",
-                    float.size()
+                    data_type.size()
                 )));
             }
         }

@@ -1,25 +1,51 @@
 //! [`Primitives`]: the set of primitives that a device supports.
 
-use super::{Extent, Float, Images, Primitive, PrimitiveKind};
-use crate::{Error, Result};
+use super::{Activation, DataType, Extent, Images, Layout, Primitive, PrimitiveKind};
+use crate::{Error, MemorySlice, Result};
 
-/// The primitives that a device supports, by operation and element type, and the size limits of images.
+/// A library with primitives. Each has rules of its own about shapes and layouts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum PrimitiveLibrary {
+    /// A library without rules of its own.
+    #[default]
+    Any,
+    /// Metal Performance Shaders.
+    MetalPerformanceShaders,
+    /// cuBLASLt and cuDNN.
+    Nvidia,
+}
+
+/// The primitives that a device supports, by operation and element type, and the library's rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Primitives {
-    bits: u16,
+    bits: u32,
+    library: PrimitiveLibrary,
     image_side: u32,
     image_channels: u32,
 }
 
 impl Primitives {
     /// The empty set, of a device without a vendor library.
-    pub const NONE: Self = Self { bits: 0, image_side: 0, image_channels: 0 };
+    pub const NONE: Self = Self::of(PrimitiveLibrary::Any);
+
+    /// The empty set of a library, without a limit to images.
+    pub const fn of(library: PrimitiveLibrary) -> Self {
+        Self { bits: 0, library, image_side: u32::MAX, image_channels: u32::MAX }
+    }
 
     /// Adds an operation for an element type.
     #[must_use]
-    pub const fn with(self, kind: PrimitiveKind, float: Float) -> Self {
-        Self { bits: self.bits | bit(kind, float), ..self }
+    pub const fn with(self, kind: PrimitiveKind, data_type: DataType) -> Self {
+        Self { bits: self.bits | bit(kind, data_type), ..self }
+    }
+
+    /// Adds an operation for all floating-point types.
+    #[must_use]
+    pub fn with_floats(self, kind: PrimitiveKind) -> Self {
+        DataType::FLOATS.into_iter().fold(self, |set, data_type| set.with(kind, data_type))
     }
 
     /// Limits images, and the matrices of reductions, to `side` rows, `side` columns and `channels` channels.
@@ -29,26 +55,27 @@ impl Primitives {
     }
 
     /// Whether an operation is supported for an element type.
-    pub const fn has(self, kind: PrimitiveKind, float: Float) -> bool {
-        self.bits & bit(kind, float) != 0
+    pub const fn has(self, kind: PrimitiveKind, data_type: DataType) -> bool {
+        self.bits & bit(kind, data_type) != 0
     }
 
     /// Iterates over the supported pairs of operation and element type.
-    pub fn iter(self) -> impl Iterator<Item = (PrimitiveKind, Float)> {
-        let pairs = PrimitiveKind::ALL.into_iter().flat_map(|kind| Float::ALL.map(|float| (kind, float)));
-        pairs.filter(move |(kind, float)| self.has(*kind, *float))
+    pub fn iter(self) -> impl Iterator<Item = (PrimitiveKind, DataType)> {
+        let pairs = PrimitiveKind::ALL.into_iter().flat_map(|kind| DataType::ALL.map(|ty| (kind, ty)));
+        pairs.filter(move |(kind, data_type)| self.has(*kind, *data_type))
     }
 
-    /// Checks that `primitive` is supported; `device` is the device's name for messages.
+    /// Checks that `primitive` is supported for these operands; `device` is the device's name for messages.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the operation is not supported for the element type, or an image exceeds the limits.
-    pub fn expect(self, primitive: &Primitive, device: &str) -> Result<()> {
-        let (kind, float) = (primitive.kind(), primitive.float());
-        if !self.has(kind, float) {
+    /// [`Error::Unsupported`] if the operation is not supported for the element type, an image exceeds the limits, or the library lacks
+    /// a shape, a layout or a placement.
+    pub fn expect(self, primitive: &Primitive, operands: &[MemorySlice], device: &str) -> Result<()> {
+        let (kind, data_type) = (primitive.kind(), primitive.data_type());
+        if !self.has(kind, data_type) {
             let name = kind.name();
             return Err(Error::unsupported(format!(
-                "{name} of {float}: device `{device}` has no library for it"
+                "{name} of {data_type}: device `{device}` has no library for it"
             )));
         }
         for (name, Images { channels, height, width, .. }) in images(primitive) {
@@ -61,12 +88,64 @@ impl Primitives {
                 )));
             }
         }
-        Ok(())
+        match self.rule(primitive, operands) {
+            None => Ok(()),
+            Some(lacks) => {
+                Err(Error::unsupported(format!("{}: the library of device `{device}` {lacks}", kind.name())))
+            }
+        }
+    }
+
+    /// What the library lacks for a primitive.
+    fn rule(self, primitive: &Primitive, operands: &[MemorySlice]) -> Option<&'static str> {
+        let broken: &[(bool, &'static str)] = match (self.library, primitive) {
+            (PrimitiveLibrary::MetalPerformanceShaders, Primitive::MatMul(p)) => &[
+                (p.bias || p.activation != Activation::None, "has no bias and no activation in products"),
+                (
+                    p.matrices > 1 && (p.left.matrix_bytes == 0 || p.right.matrix_bytes == 0),
+                    "does not share a factor between products",
+                ),
+            ],
+            (PrimitiveLibrary::MetalPerformanceShaders, Primitive::Convolution(p)) => &[
+                (p.groups != 1, "does not convolve in groups"),
+                (p.weight_type != DataType::F32, "takes weights of f32 only"),
+                (p.weight_layout != Layout::ChannelsLast, "takes weights with the channels last only"),
+            ],
+            // cuBLAS documentation, `cublasLtMatmul`: integers in the regular data ordering.
+            (PrimitiveLibrary::Nvidia, Primitive::MatMul(p)) if p.data_type == DataType::I8 => {
+                let strides = [p.left, p.right].map(|m| [m.row_bytes, m.matrix_bytes]);
+                let fours = strides.as_flattened().iter().all(|stride| stride.is_multiple_of(4));
+                &[
+                    (
+                        p.transpose_left || !p.transpose_right,
+                        "multiplies integers by a transposed right factor only",
+                    ),
+                    (
+                        !fours || !p.interior().is_multiple_of(4) || !p.result.columns.is_multiple_of(4),
+                        "multiplies integers if columns, inner dimension and strides are multiples of 4 only",
+                    ),
+                    (
+                        operands.iter().any(|operand| !operand.offset.is_multiple_of(16)),
+                        "multiplies integers at multiples of 16 bytes only",
+                    ),
+                ]
+            }
+            (PrimitiveLibrary::Nvidia, Primitive::Convolution(p)) => &[
+                (p.weight_type != p.data_type, "takes weights of the images' type only"),
+                (p.weight_layout != p.layout, "takes weights in the images' layout only"),
+                (!p.window.padding.is_symmetric(), "pads opposite sides alike only"),
+            ],
+            (PrimitiveLibrary::Nvidia, Primitive::Pooling(p)) => {
+                &[(!p.window.padding.is_symmetric(), "pads opposite sides alike only")]
+            }
+            _ => &[],
+        };
+        broken.iter().find(|(broken, _)| *broken).map(|(_, lacks)| *lacks)
     }
 }
 
-const fn bit(kind: PrimitiveKind, float: Float) -> u16 {
-    1 << (kind as u16 * 2 + float as u16)
+const fn bit(kind: PrimitiveKind, data_type: DataType) -> u32 {
+    1 << (kind as u32 * DataType::ALL.len() as u32 + data_type as u32)
 }
 
 /// The operands that the library processes as images.

@@ -18,13 +18,17 @@ const IMAGES: Images = Images { count: 2, channels: 3, height: 5, width: 7 };
 
 fn convolution(window: Window) -> Convolution {
     let layout = Layout::ChannelsLast;
-    Convolution { float: Float::F16, layout, source: IMAGES, channels: 4, window, bias: true }
+    Convolution {
+        weight_type: DataType::F32,
+        bias: true,
+        ..Convolution::new(DataType::F16, layout, IMAGES, 4, window)
+    }
 }
 
 #[test]
 fn bytes_reach_from_the_first_element_to_the_last() {
     use OperandUse::{Read, Replaced, Updated, Written};
-    let mut product = MatMul::packed(Float::F32, 3, 5, 2);
+    let mut product = MatMul::packed(DataType::F32, 3, 5, 2);
     assert_eq!(
         sizes(Primitive::MatMul(product)),
         [("left", 60, Read), ("right", 40, Read), ("result", 24, Replaced)]
@@ -38,7 +42,7 @@ fn bytes_reach_from_the_first_element_to_the_last() {
     product.beta = 0.5;
     assert_eq!(sizes(Primitive::MatMul(product))[2].2, Updated);
     let reduction = Reduction {
-        float: Float::F16,
+        data_type: DataType::F16,
         kind: ReductionKind::Mean,
         each: Extent::Column,
         source: Matrix::strided(3, 5, 12),
@@ -66,7 +70,7 @@ fn a_window_fits_so_often() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let product = MatMul::packed(Float::F32, 3, 5, 2);
+    let product = MatMul::packed(DataType::F32, 3, 5, 2);
     let text = |change: fn(&mut MatMul)| {
         let mut product = product;
         change(&mut product);
@@ -93,7 +97,7 @@ fn what_is_wrong_is_named() {
     assert!(of(Window { padding: Padding::all(2), ..Window::new(2, 3) }).contains("padding of 2 rows"));
     let huge = Images { count: u32::MAX, channels: u32::MAX, height: u32::MAX, width: u32::MAX };
     let pooling = Pooling {
-        float: Float::F32,
+        data_type: DataType::F32,
         layout: Layout::ChannelsFirst,
         source: huge,
         window: Window::new(1, 1),
@@ -105,24 +109,24 @@ fn what_is_wrong_is_named() {
 #[test]
 fn a_set_holds_what_was_put_in() {
     let set = Primitives::NONE
-        .with(PrimitiveKind::MatMul, Float::F32)
-        .with(PrimitiveKind::Pooling, Float::F16)
+        .with(PrimitiveKind::MatMul, DataType::F32)
+        .with(PrimitiveKind::Pooling, DataType::F16)
         .with_images(16, 8);
     let all: Vec<_> = set.iter().collect();
-    assert_eq!(all, [(PrimitiveKind::MatMul, Float::F32), (PrimitiveKind::Pooling, Float::F16)]);
-    let product = |float| Primitive::MatMul(MatMul::packed(float, 1, 1, 1));
-    assert!(set.expect(&product(Float::F32), "d").is_ok());
-    let refused = set.expect(&product(Float::F16), "d");
+    assert_eq!(all, [(PrimitiveKind::MatMul, DataType::F32), (PrimitiveKind::Pooling, DataType::F16)]);
+    let product = |data_type| Primitive::MatMul(MatMul::packed(data_type, 1, 1, 1));
+    assert!(set.expect(&product(DataType::F32), &[], "d").is_ok());
+    let refused = set.expect(&product(DataType::F16), &[], "d");
     assert!(
         matches!(refused, Err(Error::Unsupported(text)) if text.contains("matrix multiplication of f16: device `d`"))
     );
     let pooling = |width| {
         let source = Images { width, ..IMAGES };
-        let (float, layout, kind) = (Float::F16, Layout::ChannelsLast, PoolKind::Average);
-        Primitive::Pooling(Pooling { float, layout, source, window: Window::new(1, 1), kind })
+        let (data_type, layout, kind) = (DataType::F16, Layout::ChannelsLast, PoolKind::Average);
+        Primitive::Pooling(Pooling { data_type, layout, source, window: Window::new(1, 1), kind })
     };
-    assert!(set.expect(&pooling(16), "d").is_ok());
-    let refused = set.expect(&pooling(17), "d");
+    assert!(set.expect(&pooling(16), &[], "d").is_ok());
+    let refused = set.expect(&pooling(17), &[], "d");
     assert!(matches!(refused, Err(Error::Unsupported(text)) if text.contains("`source` has 5 × 17")));
 }
 
@@ -130,7 +134,7 @@ fn a_set_holds_what_was_put_in() {
 fn pooling_keeps_channels_and_counts_positions() {
     let window = Window { stride: [1, 3], ..Window::new(3, 2) };
     let pooling = Pooling {
-        float: Float::F32,
+        data_type: DataType::F32,
         layout: Layout::ChannelsLast,
         source: IMAGES,
         window,
@@ -147,7 +151,7 @@ fn pooling_keeps_channels_and_counts_positions() {
 
 #[test]
 fn matrices_may_not_overlap() {
-    let mut product = MatMul::packed(Float::F32, 3, 4, 5);
+    let mut product = MatMul::packed(DataType::F32, 3, 4, 5);
     product.matrices = 2;
     product.left.matrix_bytes = 32;
     let text = wrong(Primitive::MatMul(product));
@@ -160,11 +164,11 @@ fn matrices_may_not_overlap() {
 /// A matrix that is reduced is an image of one channel, and its result one of one row or column.
 #[test]
 fn limits_of_images_hold_for_what_is_reduced() {
-    let set = Primitives::NONE.with(PrimitiveKind::Reduction, Float::F32).with_images(100, 4);
+    let set = Primitives::NONE.with(PrimitiveKind::Reduction, DataType::F32).with_images(100, 4);
     let expect = |rows: u32, columns: u32, each: Extent| {
-        let source = Matrix::packed(Float::F32, rows, columns);
-        let reduction = Reduction { float: Float::F32, kind: ReductionKind::Sum, each, source };
-        set.expect(&Primitive::Reduction(reduction), "d")
+        let source = Matrix::packed(DataType::F32, rows, columns);
+        let reduction = Reduction { data_type: DataType::F32, kind: ReductionKind::Sum, each, source };
+        set.expect(&Primitive::Reduction(reduction), &[], "d")
     };
     assert!(expect(100, 100, Extent::Row).is_ok() && expect(100, 100, Extent::Column).is_ok());
     for (rows, columns) in [(101, 1), (1, 101)] {

@@ -2,8 +2,11 @@
 //! support these in the kernel itself only, as they compile it for many threads at a time.
 //!
 //! LLVM inlines functions up to a size. What it has left is then marked `alwaysinline`.
+//!
+//! And large functions with one call, which LLVM inlines too, but only when it has simplified them: the same code is then simplified once
+//! for each function around it. Their calls are marked before, which takes a fifth off the optimization of ggml's kernels.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::ir::items::{items, names, symbol};
 use crate::ir::recursion::symbol_name;
@@ -50,6 +53,85 @@ pub(crate) fn inline(ir: &str, functions: &BTreeSet<String>) -> String {
     out
 }
 
+/// Lines of a function whose simplification costs more than a look at its calls.
+const LARGE: usize = 100;
+
+/// Marks the calls of large functions that each entry that reaches them calls at one place, as `alwaysinline`. Returns the entries for
+/// which a call is not marked because others call the function more than once: optimized separately, their code may differ.
+pub(crate) fn inline_single_calls(ir: &str) -> (String, BTreeSet<&str>) {
+    let functions: HashMap<&str, &str> = items(ir)
+        .into_iter()
+        .filter(|item| item.starts_with("define "))
+        .filter_map(|f| Some((symbol(f)?, f)))
+        .collect();
+    let offset = |name: &str| name.as_ptr().addr() - ir.as_ptr().addr();
+    // For each mention of a large function: whether it is the only one in an entry, and the entries.
+    let mut mentions: HashMap<usize, (BTreeSet<bool>, BTreeSet<&str>)> = HashMap::new();
+    for (&entry, _) in functions.iter().filter(|(name, _)| name[1..].starts_with(ENTRY)) {
+        let (mut reached, mut open) = (HashSet::from([entry]), vec![entry]);
+        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        while let Some(function) = open.pop() {
+            let mentioned = names(functions[function]).skip(1).filter(|name| functions.contains_key(name));
+            for name in mentioned {
+                places.entry(name).or_default().push(offset(name));
+                if reached.insert(name) {
+                    open.push(name);
+                }
+            }
+        }
+        for (_, places) in places.iter().filter(|(name, _)| functions[*name].lines().count() > LARGE) {
+            for place in places {
+                let (single, entries) = mentions.entry(*place).or_default();
+                single.insert(places.len() == 1);
+                entries.insert(&entry[1..]);
+            }
+        }
+    }
+    let different = mentions.values().filter(|(single, _)| single.len() > 1);
+    let different = different.flat_map(|(_, entries)| entries.iter().copied()).collect();
+    let single = mentions.iter().filter(|(_, (single, _))| !single.contains(&false));
+    let mut ends: Vec<usize> = single.filter_map(|(place, _)| end_of_call(ir, *place)).collect();
+    ends.sort_unstable();
+    let mut out = String::with_capacity(ir.len() + ends.len() * 16);
+    let mut from = 0;
+    for end in ends {
+        out.push_str(&ir[from..end]);
+        out.push_str(" alwaysinline");
+        from = end;
+    }
+    out.push_str(&ir[from..]);
+    (out, different)
+}
+
+/// Where the arguments of a call end whose callee is named at `at`; `None` if the name is not that of a callee.
+fn end_of_call(ir: &str, at: usize) -> Option<usize> {
+    let line = ir[..at].rfind('\n').map_or(0, |end| end + 1);
+    let before = ir[line..at].trim_start();
+    let call = before.split_once(" = ").map_or(before, |(_, instruction)| instruction);
+    if !call.starts_with("call ") {
+        return None;
+    }
+    let rest = ir[at..].lines().next()?;
+    let open = names(rest).next()?.len();
+    // An argument may be a name too.
+    if !rest[open..].starts_with('(') {
+        return None;
+    }
+    let (mut depth, mut quoted) = (0usize, false);
+    for (i, c) in rest[open..].char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            '(' if !quoted => depth += 1,
+            ')' if !quoted => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at + open + i + 1);
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +157,66 @@ mod tests {
         assert!(marked.contains("@a() unnamed_addr alwaysinline #1 !dbg !5 {"), "{marked}");
         assert!(marked.contains("@b(ptr %0) alwaysinline #1 {"), "{marked}");
         assert_eq!(marked.matches("alwaysinline").count(), 2);
+    }
+
+    /// Two entries, of which both call `f`, and the second calls `g` twice; all but the entries are large.
+    fn calls(second: &str) -> String {
+        let mut ir = String::new();
+        let mut function = |head: &str, calls: &str, lines: usize| {
+            ir.push_str(&format!(
+                "define {head} {{\n{calls}{}  ret void\n}}\n",
+                "  store i32 1, ptr @t\n".repeat(lines)
+            ));
+        };
+        function(
+            "void @__elinvar_entry_0(ptr %0) #0 !dbg !4",
+            "  call void @f(ptr nonnull align(4) %0, ptr @h) #1, !dbg !5\n",
+            0,
+        );
+        function("void @__elinvar_entry_1(ptr %0) #0", second, 0);
+        function(
+            "internal void @f(ptr %0, ptr %1) #1",
+            "  %3 = call noundef dereferenceable(4) ptr @\"g(\"(ptr %0)\n",
+            LARGE,
+        );
+        function("internal ptr @\"g(\"(ptr %0)", "", LARGE);
+        function("internal void @h()", "", LARGE);
+        function("internal void @small()", "", LARGE - 3);
+        ir
+    }
+
+    #[test]
+    fn single_calls_of_large_functions_are_marked() {
+        let ir = calls("  call void @f(ptr %0, ptr null)\n  call void @small()\n  call void @h()\n");
+        let (marked, different) = inline_single_calls(&ir);
+        assert!(different.is_empty());
+        let lines = [
+            "call void @f(ptr nonnull align(4) %0, ptr @h) alwaysinline #1, !dbg !5\n",
+            "%3 = call noundef dereferenceable(4) ptr @\"g(\"(ptr %0) alwaysinline\n",
+            "call void @f(ptr %0, ptr null) alwaysinline\n",
+            "call void @small()\n",
+        ];
+        lines.iter().for_each(|line| assert!(marked.contains(line), "{line}: {marked}"));
+        // `h` is called once in the second entry, where `f` does not mention it.
+        assert_eq!(marked.matches("alwaysinline").count(), 4);
+        assert_eq!(marked.replace(" alwaysinline", ""), ir);
+    }
+
+    #[test]
+    fn a_function_that_one_entry_calls_twice_is_marked_for_none() {
+        let ir = calls("  call void @f(ptr %0, ptr null)\n  call ptr @\"g(\"(ptr %0)\n");
+        let (marked, different) = inline_single_calls(&ir);
+        assert_eq!(different.into_iter().collect::<Vec<_>>(), ["__elinvar_entry_0", "__elinvar_entry_1"]);
+        assert_eq!(marked.matches("alwaysinline").count(), 2);
+    }
+
+    #[test]
+    fn recursion_is_not_inlined() {
+        let ir = calls("  call void @f(ptr %0, ptr null)\n").replace("@h()", "@h() #1").replacen(
+            "define internal void @h() #1 {\n",
+            "define internal void @h() #1 {\n  call void @h() #2\n",
+            1,
+        );
+        assert!(!inline_single_calls(&ir).0.contains("@h() alwaysinline"));
     }
 }

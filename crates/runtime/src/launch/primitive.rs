@@ -16,15 +16,15 @@ impl Stream {
     ///
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
-    /// use elinvar::driver::primitive::{Float, MatMul};
+    /// use elinvar::driver::primitive::{DataType, MatMul};
     /// use elinvar::{Device, Primitive, PrimitiveKind};
     ///
     /// let device = Device::system_default()?;
     /// let stream = device.stream()?;
     /// let (a, b) = (device.buffer_with_data(&[1.0f32, 2.0, 3.0, 4.0])?, device.buffer_with_data(&[5.0f32, 6.0])?);
     /// let mut out = device.buffer::<f32>(2)?;
-    /// if device.caps().features.primitives.has(PrimitiveKind::MatMul, Float::F32) {
-    ///     let product = Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 1));
+    /// if device.caps().features.primitives.has(PrimitiveKind::MatMul, DataType::F32) {
+    ///     let product = Primitive::MatMul(MatMul::packed(DataType::F32, 2, 2, 1));
     ///     stream.primitive(&product, (&a, &b, &mut out))?;
     ///     assert_eq!(out.to_vec()?, [17.0, 39.0]);
     /// }
@@ -65,7 +65,7 @@ impl CommandBuffer {
         let operands: Vec<MemorySlice> = spans.iter().zip(&wanted).map(exact).collect();
         primitive.check(&operands)?;
         let caps = self.device().caps();
-        caps.features.primitives.expect(primitive, &caps.name)?;
+        caps.features.primitives.expect(primitive, &operands, &caps.name)?;
         let usages = spans.iter().zip(&wanted).flat_map(|(span, operand)| usages(primitive, operand, span));
         let usages: Usages = usages.collect();
         let command = Command::Primitive { primitive: *primitive, operands };
@@ -81,11 +81,11 @@ impl CommandBuffer {
         };
         self.device().expect_same(&span.storage.device, || format!("{} is", place()))?;
         let is_type = match element {
-            Element::Scalars { scalar, .. } => scalar == operand.float.scalar(),
+            Element::Scalars { scalar, .. } => scalar == operand.data_type.scalar(),
             other => other == Element::Raw,
         };
         if !is_type {
-            return Err(Error::invalid(format!("{} requires a buffer of {}", place(), operand.float)));
+            return Err(Error::invalid(format!("{} requires a buffer of {}", place(), operand.data_type)));
         }
         if operand.used != OperandUse::Read && !writable {
             return Err(Error::invalid(format!("{} is written; pass the buffer as `&mut`", place())));
@@ -109,7 +109,7 @@ fn usages(primitive: &Primitive, operand: &Operand, span: &Span) -> Vec<Usage> {
 #[cfg(test)]
 mod tests {
     use elinvar_driver::Driver as _;
-    use elinvar_driver::primitive::{Float, Matrix, Softmax};
+    use elinvar_driver::primitive::{DataType, Matrix, Softmax};
 
     use super::*;
 
@@ -118,8 +118,8 @@ mod tests {
         let device =
             crate::Device::new(elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0));
         let buffer = device.buffer::<f32>(16).unwrap();
-        let matrix = Matrix::packed(Float::F32, 4, 4);
-        let softmax = Softmax { float: Float::F32, source: matrix, result: matrix, logarithm: false };
+        let matrix = Matrix::packed(DataType::F32, 4, 4);
+        let softmax = Softmax { data_type: DataType::F32, source: matrix, result: matrix, logarithm: false };
         let primitive = Primitive::Softmax(softmax);
         let result = *primitive.operands().unwrap().last().unwrap();
         assert_eq!(result.bytes, 64);

@@ -197,9 +197,9 @@ impl Copies<'_> {
         match &mut command {
             Command::Dispatch(dispatch) => dispatch.pipeline = self.pipeline(device, dispatch)?,
             Command::Copy { .. } | Command::Fill { .. } => {}
-            Command::Primitive { primitive, .. } => {
+            Command::Primitive { primitive, operands } => {
                 let caps = self.other.caps();
-                caps.features.primitives.expect(primitive, &caps.name)?;
+                caps.features.primitives.expect(primitive, operands, &caps.name)?;
             }
             other => return Err(Error::unsupported(format!("{other:?} on another device"))),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{Float, Matrix, Softmax};
+use elinvar_driver::primitive::{DataType, Matrix, Softmax};
 use elinvar_driver::{Command, Done, Error, Event as _, Primitive, Result, Submission, Timing};
 use loom::thread;
 
@@ -91,7 +91,7 @@ fn submit<const HERE: bool>(
 
 fn work() -> Command {
     let matrix = Matrix { rows: 1, columns: 1, row_bytes: 4, matrix_bytes: 4 };
-    let softmax = Softmax { float: Float::F32, source: matrix, result: matrix, logarithm: false };
+    let softmax = Softmax { data_type: DataType::F32, source: matrix, result: matrix, logarithm: false };
     Command::Primitive { primitive: Primitive::Softmax(softmax), operands: Vec::new() }
 }
 

@@ -21,7 +21,7 @@ use objc2_metal_performance_shaders::{
 };
 
 use super::image::Copies;
-use super::{Call, data_type, offset};
+use super::{Call, mps_type, offset};
 
 /// The MPS kernels of a convolution.
 #[derive(Clone)]
@@ -132,7 +132,7 @@ pub(super) fn make(device: &ProtocolObject<dyn MTLDevice>, p: &Convolution) -> R
         descriptor: descriptor.clone(),
         weights: vec![0.0; count],
         bias: if p.bias { vec![0.0; outputs] } else { Vec::new() },
-        kept: data_type(p.float),
+        kept: mps_type(p.data_type),
     });
     // SAFETY: the source has the data that the descriptor describes; no other code uses the kernel yet.
     let convolution = unsafe {
@@ -166,9 +166,9 @@ pub(super) fn encode(call: &Call<'_>, p: &Convolution, kernels: &Kernels) -> Res
     }
     let (sizes, last) = ([p.source, p.result()], call.operands.len() - 1);
     for image in 0..p.source.count {
-        let row = |at, size| call.image(at, image, size, p.float);
+        let row = |at, size| call.image(at, image, size, p.data_type);
         let (source, result) = (row(0, p.source)?, row(last, sizes[1])?);
-        kernels.copies.apply(call, &kernels.convolution, p.float, sizes, [&source, &result]);
+        kernels.copies.apply(call, &kernels.convolution, p.data_type, sizes, [&source, &result]);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! their memory.
 #![allow(unsafe_code)] // calls the framework
 
-use elinvar_driver::primitive::{Float, Images, Layout};
+use elinvar_driver::primitive::{DataType, Images, Layout};
 use objc2::AnyThread as _;
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
@@ -51,11 +51,11 @@ impl Copies {
         &self,
         call: &Call<'_>,
         kernel: &MPSCNNKernel,
-        float: Float,
+        data_type: DataType,
         sizes: [Images; 2],
         rows: [&MPSMatrix; 2],
     ) {
-        let ([source, result], buffer) = (sizes.map(|size| temporary(call, float, size)), &call.buffer);
+        let ([source, result], buffer) = (sizes.map(|size| temporary(call, data_type, size)), &call.buffer);
         // SAFETY: each image has the number of elements of its row, with the same type; it is written before it is read, and read once, which is
         // the initial read count of a temporary image.
         unsafe {
@@ -66,10 +66,12 @@ impl Copies {
     }
 }
 
-fn temporary(call: &Call<'_>, float: Float, size: Images) -> Retained<MPSTemporaryImage> {
-    let format = match float {
-        Float::F16 => MPSImageFeatureChannelFormat::Float16,
-        Float::F32 => MPSImageFeatureChannelFormat::Float32,
+fn temporary(call: &Call<'_>, data_type: DataType, size: Images) -> Retained<MPSTemporaryImage> {
+    let format = match data_type {
+        DataType::F16 => MPSImageFeatureChannelFormat::Float16,
+        DataType::F32 => MPSImageFeatureChannelFormat::Float32,
+        // Not among the device's primitives.
+        _ => MPSImageFeatureChannelFormat::None,
     };
     let Images { channels, height, width, .. } = size;
     // SAFETY: plain numbers within the limits of textures, which are part of the caps.

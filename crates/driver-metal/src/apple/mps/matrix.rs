@@ -34,7 +34,7 @@ pub(super) fn mat_mul(device: &Device, p: &MatMul) -> Retained<MPSMatrixMultipli
 }
 
 pub(super) fn encode_mat_mul(call: &Call<'_>, p: &MatMul, kernel: &MPSMatrixMultiplication) -> Result<()> {
-    let view = |at, matrix| call.matrices(at, matrix, p.matrices, p.float);
+    let view = |at, matrix| call.matrices(at, matrix, p.matrices, p.data_type);
     let (left, right, result) = (view(0, p.left)?, view(1, p.right)?, view(2, p.result)?);
     // SAFETY: the matrices have the kernel's sizes, and the result does not overlap the others.
     unsafe {
@@ -70,8 +70,8 @@ pub(super) fn encode_mat_vec(
     kernel: &MPSMatrixVectorMultiplication,
 ) -> Result<()> {
     let (rows, columns) = p.size();
-    let matrix = call.matrices(0, p.matrix, 1, p.float)?;
-    let (vector, result) = (call.vector(1, columns, p.float)?, call.vector(2, rows, p.float)?);
+    let matrix = call.matrices(0, p.matrix, 1, p.data_type)?;
+    let (vector, result) = (call.vector(1, columns, p.data_type)?, call.vector(2, rows, p.data_type)?);
     // SAFETY: matrix and vectors have the kernel's sizes, and the result does not overlap the others.
     unsafe {
         kernel.encodeToCommandBuffer_inputMatrix_inputVector_resultVector(
@@ -96,7 +96,7 @@ pub(super) fn softmax(device: &Device, p: &Softmax) -> Retained<MPSMatrixSoftMax
 }
 
 pub(super) fn encode_softmax(call: &Call<'_>, p: &Softmax, kernel: &MPSMatrixSoftMax) -> Result<()> {
-    let view = |at, matrix| call.matrices(at, matrix, 1, p.float);
+    let view = |at, matrix| call.matrices(at, matrix, 1, p.data_type);
     let (source, result) = (view(0, p.source)?, view(1, p.result)?);
     // SAFETY: both have the same size, and do not overlap.
     unsafe { kernel.encodeToCommandBuffer_inputMatrix_resultMatrix(&call.buffer, &source, &result) };

@@ -12,7 +12,7 @@ mod reduction;
 
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{Float, Images, Matrix, Padding, Window};
+use elinvar_driver::primitive::{DataType, Images, Matrix, Padding, PrimitiveLibrary, Window};
 use elinvar_driver::{Error, MemorySlice, Primitive, PrimitiveKind, Primitives, Result};
 use objc2::AnyThread as _;
 use objc2::rc::Retained;
@@ -39,8 +39,10 @@ pub(super) fn primitives(device: &ProtocolObject<dyn MTLDevice>) -> Primitives {
     if !unsafe { MPSSupportsMTLDevice(Some(device)) } {
         return Primitives::NONE;
     }
-    let all = PrimitiveKind::ALL.into_iter().flat_map(|kind| Float::ALL.map(|float| (kind, float)));
-    let set = all.fold(Primitives::NONE, |set, (kind, float)| set.with(kind, float));
+    let mut set = Primitives::of(PrimitiveLibrary::MetalPerformanceShaders);
+    for kind in PrimitiveKind::ALL {
+        set = set.with(kind, DataType::F16).with(kind, DataType::F32);
+    }
     // Texture limits of the families Apple2, and of Apple3, Mac2 and later (Metal feature set tables); a layer has four channels.
     let newer = [MTLGPUFamily::Apple3, MTLGPUFamily::Mac2, MTLGPUFamily::Metal3];
     let side = if newer.into_iter().any(|family| device.supportsFamily(family)) { 16384 } else { 8192 };
@@ -109,7 +111,7 @@ pub(super) fn encode(
 ) -> Result<()> {
     let core = encoding.core;
     primitive.check(operands)?;
-    core.caps.features.primitives.expect(primitive, &core.caps.name)?;
+    core.caps.features.primitives.expect(primitive, operands, &core.caps.name)?;
     let kernel = kernel(encoding, primitive)?;
     let scratch = match primitive {
         Primitive::Reduction(p) => reduction::packed_bytes(p),
@@ -177,8 +179,14 @@ impl Call<'_> {
     }
 
     /// An operand as matrices.
-    fn matrices(&self, at: usize, matrix: Matrix, count: u32, float: Float) -> Result<Retained<MPSMatrix>> {
-        Ok(self.view(self.place(at)?, matrix, count, float))
+    fn matrices(
+        &self,
+        at: usize,
+        matrix: Matrix,
+        count: u32,
+        data_type: DataType,
+    ) -> Result<Retained<MPSMatrix>> {
+        Ok(self.view(self.place(at)?, matrix, count, data_type))
     }
 
     /// Location of an operand.
@@ -187,25 +195,36 @@ impl Call<'_> {
     }
 
     /// One image of an operand, as a matrix of one row.
-    fn image(&self, at: usize, number: u32, size: Images, float: Float) -> Result<Retained<MPSMatrix>> {
+    fn image(
+        &self,
+        at: usize,
+        number: u32,
+        size: Images,
+        data_type: DataType,
+    ) -> Result<Retained<MPSMatrix>> {
         let (buffer, offset) = self.place(at)?;
         // Does not overflow: within the operand.
-        let before = size.elements() as usize * number as usize * float.size() as usize;
-        Ok(self.row((buffer, offset + before), size, float))
+        let before = size.elements() as usize * number as usize * data_type.size() as usize;
+        Ok(self.row((buffer, offset + before), size, data_type))
     }
 
     /// An image as a matrix of one row.
-    fn row(&self, (buffer, offset): (&Buffer, usize), size: Images, float: Float) -> Retained<MPSMatrix> {
+    fn row(
+        &self,
+        (buffer, offset): (&Buffer, usize),
+        size: Images,
+        data_type: DataType,
+    ) -> Retained<MPSMatrix> {
         // Does not overflow: within an operand.
         let columns = size.elements() as usize;
-        let row_bytes = columns * float.size() as usize;
+        let row_bytes = columns * data_type.size() as usize;
         // SAFETY: as for matrices.
         unsafe {
             let descriptor = MPSMatrixDescriptor::matrixDescriptorWithRows_columns_rowBytes_dataType(
                 1,
                 columns,
                 row_bytes,
-                data_type(float),
+                mps_type(data_type),
             );
             MPSMatrix::initWithBuffer_offset_descriptor(MPSMatrix::alloc(), buffer, offset, &descriptor)
         }
@@ -217,16 +236,16 @@ impl Call<'_> {
         (buffer, offset): (&Buffer, usize),
         matrix: Matrix,
         count: u32,
-        float: Float,
+        data_type: DataType,
     ) -> Retained<MPSMatrix> {
         let (rows, columns) = (matrix.rows as usize, matrix.columns as usize);
         // Does not overflow: within a buffer. Strides of single rows or matrices are not used.
         let row_bytes = match (rows, count) {
-            (1, 1) => columns * float.size() as usize,
+            (1, 1) => columns * data_type.size() as usize,
             _ => matrix.row_bytes as usize,
         };
         let matrix_bytes = if count == 1 { rows * row_bytes } else { matrix.matrix_bytes as usize };
-        let kind = data_type(float);
+        let kind = mps_type(data_type);
         // SAFETY: plain numbers; the primitive's validation has compared the sizes with the operand's, and the submission keeps the buffer alive.
         unsafe {
             let descriptor =
@@ -243,12 +262,14 @@ impl Call<'_> {
     }
 
     /// An operand as a vector.
-    fn vector(&self, at: usize, length: u32, float: Float) -> Result<Retained<MPSVector>> {
+    fn vector(&self, at: usize, length: u32, data_type: DataType) -> Result<Retained<MPSVector>> {
         let (buffer, offset) = self.place(at)?;
         // SAFETY: as for matrices.
         unsafe {
-            let descriptor =
-                MPSVectorDescriptor::vectorDescriptorWithLength_dataType(length as usize, data_type(float));
+            let descriptor = MPSVectorDescriptor::vectorDescriptorWithLength_dataType(
+                length as usize,
+                mps_type(data_type),
+            );
             Ok(MPSVector::initWithBuffer_offset_descriptor(MPSVector::alloc(), buffer, offset, &descriptor))
         }
     }
@@ -262,9 +283,11 @@ fn offset(window: &Window) -> MPSOffset {
     MPSOffset { x: columns - left as isize, y: rows - top as isize, z: 0 }
 }
 
-fn data_type(float: Float) -> MPSDataType {
-    match float {
-        Float::F16 => MPSDataType::Float16,
-        Float::F32 => MPSDataType::Float32,
+fn mps_type(data_type: DataType) -> MPSDataType {
+    match data_type {
+        DataType::F16 => MPSDataType::Float16,
+        DataType::F32 => MPSDataType::Float32,
+        // Not among the device's primitives.
+        _ => MPSDataType::Invalid,
     }
 }

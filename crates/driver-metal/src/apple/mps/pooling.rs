@@ -59,9 +59,9 @@ pub(super) fn make(device: &ProtocolObject<dyn MTLDevice>, p: &Pooling) -> Resul
 pub(super) fn encode(call: &Call<'_>, p: &Pooling, kernels: &Kernels) -> Result<()> {
     let sizes = [p.source, p.result()];
     for image in 0..p.source.count {
-        let row = |at, size| call.image(at, image, size, p.float);
+        let row = |at, size| call.image(at, image, size, p.data_type);
         let (source, result) = (row(0, p.source)?, row(1, sizes[1])?);
-        kernels.copies.apply(call, &kernels.pool, p.float, sizes, [&source, &result]);
+        kernels.copies.apply(call, &kernels.pool, p.data_type, sizes, [&source, &result]);
     }
     Ok(())
 }

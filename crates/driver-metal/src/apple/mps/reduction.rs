@@ -32,7 +32,7 @@ pub(super) struct Kernels {
 /// Size of the packed matrix in bytes, if one is needed.
 pub(super) fn packed_bytes(p: &Reduction) -> Option<u64> {
     let Matrix { rows, columns, row_bytes, .. } = p.source;
-    let packed = Matrix::packed(p.float, rows, columns);
+    let packed = Matrix::packed(p.data_type, rows, columns);
     (rows > 1 && row_bytes != packed.row_bytes).then_some(packed.matrix_bytes)
 }
 
@@ -87,8 +87,8 @@ pub(super) fn encode(call: &Call<'_>, p: &Reduction, kernels: &Kernels) -> Resul
     };
     let source = match (&kernels.pack, &call.scratch) {
         (Some(pack), Some(scratch)) => {
-            let gapped = call.matrices(0, p.source, 1, p.float)?;
-            let packed = call.view((scratch, 0), Matrix::packed(p.float, height, width), 1, p.float);
+            let gapped = call.matrices(0, p.source, 1, p.data_type)?;
+            let packed = call.view((scratch, 0), Matrix::packed(p.data_type, height, width), 1, p.data_type);
             let offsets = MPSMatrixCopyOffsets {
                 sourceRowOffset: 0,
                 sourceColumnOffset: 0,
@@ -102,11 +102,11 @@ pub(super) fn encode(call: &Call<'_>, p: &Reduction, kernels: &Kernels) -> Resul
                 );
                 pack.encodeToCommandBuffer_copyDescriptor(&call.buffer, &copy);
             }
-            call.row((scratch, 0), whole, p.float)
+            call.row((scratch, 0), whole, p.data_type)
         }
-        _ => call.row(call.place(0)?, whole, p.float),
+        _ => call.row(call.place(0)?, whole, p.data_type),
     };
-    let row = call.row(call.place(1)?, result, p.float);
-    kernels.copies.apply(call, &kernels.reduce, p.float, [whole, result], [&source, &row]);
+    let row = call.row(call.place(1)?, result, p.data_type);
+    kernels.copies.apply(call, &kernels.reduce, p.data_type, [whole, result], [&source, &row]);
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Invalid calls are refused immediately, with the operand's name, on every device.
 
-use elinvar::driver::primitive::{Extent, Float, MatMul, Matrix, Reduction, ReductionKind, Softmax};
+use elinvar::driver::primitive::{DataType, Extent, MatMul, Matrix, Reduction, ReductionKind, Softmax};
 use elinvar::{Arg, Device, Error, Primitive, Scalar, f16};
 
-use super::{CaseResult, Number, computed};
+use super::{CaseResult, computed};
 
 cases!("primitives": shapes_that_are_wrong, buffers_that_do_not_fit, memory_that_is_shared, memory_side_by_side,
     images_beyond_the_limit, a_refusal_changes_nothing);
@@ -22,7 +22,7 @@ fn shapes_that_are_wrong(device: &Device) -> CaseResult {
     let (a, b) = (device.buffer::<f32>(64)?, device.buffer::<f32>(64)?);
     let mut result = device.buffer::<f32>(64)?;
     let mut refuse = |change: fn(&mut MatMul), reason: &str| {
-        let mut product = MatMul::packed(f32::FLOAT, 3, 4, 5);
+        let mut product = MatMul::packed(DataType::F32, 3, 4, 5);
         change(&mut product);
         refused(stream.primitive(&Primitive::MatMul(product), (&a, &b, &mut result)), reason);
     };
@@ -31,8 +31,8 @@ fn shapes_that_are_wrong(device: &Device) -> CaseResult {
     refuse(|p| p.left.columns = 0, "`left` is 3 × 0");
     refuse(|p| p.left.row_bytes = 15, "`left` has a row stride of 15 bytes");
     refuse(|p| p.beta = f32::INFINITY, "beta inf");
-    let (source, result_shape) = (Matrix::packed(f32::FLOAT, 2, 2), Matrix::packed(f32::FLOAT, 2, 3));
-    let softmax = Softmax { float: f32::FLOAT, source, result: result_shape, logarithm: false };
+    let (source, result_shape) = (Matrix::packed(DataType::F32, 2, 2), Matrix::packed(DataType::F32, 2, 3));
+    let softmax = Softmax { data_type: DataType::F32, source, result: result_shape, logarithm: false };
     refused(
         stream.primitive(&Primitive::Softmax(softmax), (&a, &mut result)),
         "`source` is 2 × 2, `result` is 2 × 3",
@@ -42,7 +42,7 @@ fn shapes_that_are_wrong(device: &Device) -> CaseResult {
 
 fn buffers_that_do_not_fit(device: &Device) -> CaseResult {
     let stream = device.stream()?;
-    let product = Primitive::MatMul(MatMul::packed(Float::F32, 3, 4, 5));
+    let product = Primitive::MatMul(MatMul::packed(DataType::F32, 3, 4, 5));
     let (a, b) = (device.buffer::<f32>(12)?, device.buffer::<f32>(20)?);
     let mut result = device.buffer::<f32>(15)?;
     refused(stream.primitive(&product, (&a, &b)), "3 operands (left, right, result), 2 given");
@@ -59,7 +59,7 @@ fn buffers_that_do_not_fit(device: &Device) -> CaseResult {
 
 fn memory_that_is_shared(device: &Device) -> CaseResult {
     let stream = device.stream()?;
-    let product = Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 2));
+    let product = Primitive::MatMul(MatMul::packed(DataType::F32, 2, 2, 2));
     let a = device.buffer::<f32>(4)?;
     let both = device.buffer::<f32>(8)?;
     let alias = both.clone();
@@ -74,7 +74,7 @@ fn memory_that_is_shared(device: &Device) -> CaseResult {
 /// Operands may be in one buffer, and both factors may be the same memory.
 fn memory_side_by_side(device: &Device) -> CaseResult {
     let stream = device.stream()?;
-    let product = Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 2));
+    let product = Primitive::MatMul(MatMul::packed(DataType::F32, 2, 2, 2));
     let both = device.buffer_with_data(&[1.0f32, 2.0, 3.0, 4.0, -1.0, -1.0, -1.0, -1.0])?;
     let mut tail = both.clone();
     computed(&stream, &product, (both.slice(0..4)?, both.slice(0..4)?, tail.slice_mut(4..8)?))?;
@@ -87,9 +87,9 @@ fn images_beyond_the_limit(device: &Device) -> CaseResult {
     let columns = 1 << 20;
     let (source, mut result) = (device.buffer::<f32>(columns as usize)?, device.buffer::<f32>(1)?);
     let sum = |columns| {
-        let source = Matrix::packed(Float::F32, 1, columns);
+        let source = Matrix::packed(DataType::F32, 1, columns);
         let (kind, each) = (ReductionKind::Sum, Extent::Row);
-        Primitive::Reduction(Reduction { float: Float::F32, kind, each, source })
+        Primitive::Reduction(Reduction { data_type: DataType::F32, kind, each, source })
     };
     computed(&stream, &sum(4), (source.slice(0..4)?, &mut result))?;
     match stream.primitive(&sum(columns), (&source, &mut result)) {
@@ -104,7 +104,7 @@ fn a_refusal_changes_nothing(device: &Device) -> CaseResult {
     let (mut commands, a) = (stream.command_buffer(), device.buffer::<f32>(4)?);
     let mut result = device.buffer_with_data(&[1.0f32; 4])?;
     refused(
-        commands.primitive(&Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 2)), (&a, &a, &result)),
+        commands.primitive(&Primitive::MatMul(MatMul::packed(DataType::F32, 2, 2, 2)), (&a, &a, &result)),
         "`result` is written",
     );
     commands.fill(&mut result, 2.0)?;

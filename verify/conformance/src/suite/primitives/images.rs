@@ -1,11 +1,11 @@
 //! Convolution and pooling, in both data layouts.
 
-use elinvar::driver::primitive::{Convolution, Images, Layout, Padding, PoolKind, Pooling, Window};
-use elinvar::{Buffer, Device, Grid, Primitive, f16};
+use elinvar::driver::primitive::{Convolution, DataType, Images, Layout, Padding, PoolKind, Pooling, Window};
+use elinvar::{Buffer, Device, Grid, Primitive, bf16, f16};
 
-use super::{BEFORE, CaseResult, Exact, Number, computed, kernel, launch, numbers, taken, typed};
+use super::{BEFORE, CaseResult, Exact, Number, Parts, computed, kernel, launch, numbers, taken, typed};
 
-cases!("primitives": convolutions, weights_of_the_same_stream, pooling);
+cases!("primitives": convolutions, convolutions_with_weights_of_f32, weights_of_the_same_stream, pooling);
 
 const SOURCES: [Images; 3] = [
     Images { count: 1, channels: 1, height: 5, width: 6 },
@@ -84,32 +84,66 @@ fn stored<T: Number>(device: &Device, count: usize, skip: usize, seed: u32) -> e
     device.buffer_with_data(&typed::<T>(&values))
 }
 
+/// Weights have the images' type.
 fn convolutions(device: &Device) -> CaseResult {
+    let mut parts = Parts::default();
+    for_shapes(|layout, source, window, channels, bias| {
+        convolution::<f32, f32>(device, &mut parts, layout, source, window, channels, bias)?;
+        convolution::<f16, f16>(device, &mut parts, layout, source, window, channels, !bias)?;
+        convolution::<bf16, bf16>(device, &mut parts, layout, source, window, channels, bias)
+    })?;
+    parts.end()
+}
+
+fn convolutions_with_weights_of_f32(device: &Device) -> CaseResult {
+    let mut parts = Parts::default();
+    for_shapes(|layout, source, window, channels, bias| {
+        convolution::<f16, f32>(device, &mut parts, layout, source, window, channels, bias)?;
+        convolution::<bf16, f32>(device, &mut parts, layout, source, window, channels, !bias)
+    })?;
+    parts.end()
+}
+
+fn for_shapes(mut check: impl FnMut(Layout, Images, Window, u32, bool) -> CaseResult) -> CaseResult {
     for (number, (window, source)) in windows().into_iter().zip(SOURCES.into_iter().cycle()).enumerate() {
         for (layout, bias, channels) in
             [(Layout::ChannelsFirst, true, 1), (Layout::ChannelsLast, number % 2 == 0, 5)]
         {
-            convolution::<f32>(device, layout, source, window, channels, bias)?;
-            convolution::<f16>(device, layout, source, window, channels, !bias)?;
+            check(layout, source, window, channels, bias)?;
         }
     }
     Ok(())
 }
 
-fn convolution<T: Number>(
+/// Weights of type `W`, in both layouts.
+fn convolution<T: Number, W: Number>(
     device: &Device,
+    parts: &mut Parts,
     layout: Layout,
     images: Images,
     window: Window,
     channels: u32,
     bias: bool,
 ) -> CaseResult {
+    for weight_layout in [Layout::ChannelsFirst, Layout::ChannelsLast] {
+        let (data_type, weight_type) = (T::DATA_TYPE, W::DATA_TYPE);
+        let p = Convolution::new(data_type, layout, images, channels, window);
+        parts.add(convolved::<T, W>(device, Convolution { weight_type, weight_layout, bias, ..p }))?;
+        // A group for each channel, and two results of each.
+        let (groups, channels) = (images.channels, 2 * images.channels);
+        let p = Convolution { weight_type, weight_layout, bias, groups, channels, ..p };
+        parts.add(convolved::<T, W>(device, p))?;
+    }
+    Ok(())
+}
+
+fn convolved<T: Number, W: Number>(device: &Device, p: Convolution) -> CaseResult {
     let skip = 4;
-    let p = Convolution { float: T::FLOAT, layout, source: images, channels, window, bias };
+    let Convolution { layout, source: images, channels, window, bias, groups, .. } = p;
     let (primitive, size, weights) = (Primitive::Convolution(p), p.result(), p.weights() as usize);
     let source = stored::<T>(device, count(images), skip, 11)?;
-    let weights = stored::<f32>(device, weights, skip, 12)?;
-    let biases = stored::<f32>(device, channels as usize, skip, 13)?;
+    let weights = stored::<W>(device, weights, skip, 12)?;
+    let biases = stored::<W>(device, channels as usize, skip, 13)?;
     let mut result = stored::<T>(device, count(size), skip, 0)?;
     let stream = device.stream()?;
     let behind = |count: usize| skip..skip + count;
@@ -123,13 +157,19 @@ fn convolution<T: Number>(
     let (source, weights, biases) = (source.to_vec()?, weights.to_vec()?, biases.to_vec()?);
     let exact = |[image, output, row, column]: [usize; 4]| {
         let mut terms = vec![if bias { biases[skip + output].get() } else { 0.0 }];
-        let inputs = images.channels as usize;
+        let inputs = (images.channels / groups) as usize;
+        let group = output / (channels / groups) as usize;
         let all = points(&window, images, [row, column]);
         for (point, place) in all.iter().enumerate() {
             let Some([y, x]) = *place else { continue };
             for input in 0..inputs {
-                let weight = weights[skip + (output * all.len() + point) * inputs + input].get();
-                terms.push(weight * source[skip + at(layout, images, [image, input, y, x])].get());
+                let weight = match p.weight_layout {
+                    Layout::ChannelsFirst => (output * inputs + input) * all.len() + point,
+                    Layout::ChannelsLast => (output * all.len() + point) * inputs + input,
+                };
+                let channel = group * inputs + input;
+                let value = source[skip + at(layout, images, [image, channel, y, x])].get();
+                terms.push(weights[skip + weight].get() * value);
             }
         }
         Exact::of(terms)
@@ -147,7 +187,7 @@ fn weights_of_the_same_stream(device: &Device) -> CaseResult {
     let (add, stream) = (kernel(device, "add", add)?, device.stream()?);
     let images = Images { count: 1, channels: 4, height: 4, width: 4 };
     let (layout, window) = (Layout::ChannelsLast, Window::new(2, 2));
-    let p = Convolution { float: f32::FLOAT, layout, source: images, channels: 4, window, bias: false };
+    let p = Convolution::new(DataType::F32, layout, images, 4, window);
     let (primitive, count) = (Primitive::Convolution(p), p.weights() as usize);
     let source = device.buffer_with_data(&[1.0f32; 64])?;
     let mut weights = device.buffer::<f32>(count)?;
@@ -174,15 +214,17 @@ fn weights_of_the_same_stream(device: &Device) -> CaseResult {
 
 fn pooling(device: &Device) -> CaseResult {
     use PoolKind::{Average, AverageWithPadding, Max};
+    let mut parts = Parts::default();
     for (window, source) in windows().into_iter().zip(SOURCES.into_iter().cycle()) {
         let window = Window { dilation: [1, 1], ..window };
         for (number, kind) in [Max, Average, AverageWithPadding].into_iter().enumerate() {
             let layouts = [Layout::ChannelsFirst, Layout::ChannelsLast];
-            pool::<f32>(device, layouts[number % 2], source, window, kind)?;
-            pool::<f16>(device, layouts[1 - number % 2], source, window, kind)?;
+            parts.add(pool::<f32>(device, layouts[number % 2], source, window, kind))?;
+            parts.add(pool::<f16>(device, layouts[1 - number % 2], source, window, kind))?;
+            parts.add(pool::<bf16>(device, layouts[number % 2], source, window, kind))?;
         }
     }
-    Ok(())
+    parts.end()
 }
 
 fn pool<T: Number>(
@@ -193,7 +235,7 @@ fn pool<T: Number>(
     kind: PoolKind,
 ) -> CaseResult {
     let skip = 4;
-    let p = Pooling { float: T::FLOAT, layout, source: images, window, kind };
+    let p = Pooling { data_type: T::DATA_TYPE, layout, source: images, window, kind };
     let (primitive, size) = (Primitive::Pooling(p), p.result());
     let mut source = stored::<T>(device, count(images), skip, 14)?;
     if kind == PoolKind::Max {

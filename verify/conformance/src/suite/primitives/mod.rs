@@ -9,8 +9,8 @@ mod images;
 mod matrices;
 mod order;
 
-use elinvar::driver::primitive::{Float, Matrix};
-use elinvar::{Args, Buffer, Device, Error, Primitive, Stream, f16};
+use elinvar::driver::primitive::{DataType, Matrix};
+use elinvar::{Args, Buffer, Device, Error, Primitive, Stream, bf16, f16};
 
 use super::{Case, CaseResult, kernel, launch};
 
@@ -24,7 +24,7 @@ const BEFORE: f64 = 7.5;
 
 /// Element type of a primitive.
 trait Number: elinvar::Pod + std::fmt::Debug {
-    const FLOAT: Float;
+    const DATA_TYPE: DataType;
     /// One unit in the last place of 1.
     const UNIT: f64;
     /// Results below this may be 0. Metal may flush subnormal 32-bit numbers.
@@ -34,7 +34,7 @@ trait Number: elinvar::Pod + std::fmt::Debug {
 }
 
 impl Number for f32 {
-    const FLOAT: Float = Float::F32;
+    const DATA_TYPE: DataType = DataType::F32;
     const UNIT: f64 = f32::EPSILON as f64;
     const LEAST: f64 = f32::MIN_POSITIVE as f64;
 
@@ -48,9 +48,23 @@ impl Number for f32 {
 }
 
 impl Number for f16 {
-    const FLOAT: Float = Float::F16;
+    const DATA_TYPE: DataType = DataType::F16;
     const UNIT: f64 = 1.0 / (1 << 10) as f64;
     const LEAST: f64 = 1.0 / (1 << 24) as f64;
+
+    fn of(value: f64) -> Self {
+        Self::from_f64(value)
+    }
+
+    fn get(self) -> f64 {
+        self.to_f64()
+    }
+}
+
+impl Number for bf16 {
+    const DATA_TYPE: DataType = DataType::BF16;
+    const UNIT: f64 = 1.0 / (1 << 7) as f64;
+    const LEAST: f64 = f32::MIN_POSITIVE as f64;
 
     fn of(value: f64) -> Self {
         Self::from_f64(value)
@@ -98,6 +112,13 @@ impl Exact {
         Self { value: self.value * factor, size: self.size * factor.abs(), ..self }
     }
 
+    /// Adds a number to a sum that may have been rounded to a type with this unit.
+    fn plus(self, number: f64, unit: f64) -> Self {
+        let terms = self.terms + 1.0;
+        let rounded = self.value.abs() * unit / f64::from(f32::EPSILON) / terms;
+        Self { value: self.value + number, size: self.size + number.abs() + rounded, terms }
+    }
+
     #[track_caller]
     fn expect<T: Number>(self, got: T, place: impl std::fmt::Display) {
         let Self { value, size, terms } = self;
@@ -128,10 +149,10 @@ impl<T: Number> Stored<T> {
         count: usize,
         seed: u32,
     ) -> elinvar::Result<Self> {
-        let row_bytes = (u64::from(columns) + gap as u64) * T::FLOAT.size();
+        let row_bytes = (u64::from(columns) + gap as u64) * T::DATA_TYPE.size();
         let matrix_bytes = row_bytes * (u64::from(rows) + gap as u64);
         let shape = Matrix { matrix_bytes, ..Matrix::strided(rows, columns, row_bytes) };
-        let per_matrix = (matrix_bytes / T::FLOAT.size()) as usize;
+        let per_matrix = (matrix_bytes / T::DATA_TYPE.size()) as usize;
         let values = match seed {
             0 => vec![BEFORE; skip + count * per_matrix + 3],
             seed => numbers(skip + count * per_matrix + 3, seed),
@@ -147,7 +168,7 @@ impl<T: Number> Stored<T> {
 
     /// Index of an element in the buffer.
     fn at(&self, matrix: usize, row: usize, column: usize) -> usize {
-        let size = T::FLOAT.size();
+        let size = T::DATA_TYPE.size();
         let Matrix { row_bytes, matrix_bytes, .. } = self.shape;
         let (row_bytes, matrix_bytes) = ((row_bytes / size) as usize, (matrix_bytes / size) as usize);
         self.skip + matrix * matrix_bytes + row * row_bytes + column
@@ -190,17 +211,43 @@ fn points(rows: usize, columns: usize) -> impl Iterator<Item = (usize, usize)> {
 /// Checks a result: the device must accept the primitive if its caps list it, and refuse it with the reason otherwise.
 #[track_caller]
 fn taken<T>(device: &Device, primitive: &Primitive, result: elinvar::Result<T>) -> elinvar::Result<T> {
-    let has = device.caps().features.primitives.has(primitive.kind(), primitive.float());
-    match &result {
-        Ok(_) => assert!(has, "{primitive:?}: taken, and not among the caps"),
-        Err(Error::Unsupported(text)) if !has => {
-            let (kind, float) = (primitive.kind().name(), primitive.float());
-            let reason = format!("{kind} of {float}: device `{}` has no library", device.name());
-            assert!(text.contains(&reason), "{text}");
-        }
-        Err(_) => {}
+    let caps = device.caps();
+    let listed = caps.features.primitives.expect(primitive, &[], &caps.name);
+    match (&result, listed) {
+        (Ok(_), listed) => assert!(listed.is_ok(), "{primitive:?}: taken, and not among the caps"),
+        (Err(Error::Unsupported(text)), Err(Error::Unsupported(reason))) => assert_eq!(*text, reason),
+        _ => {}
     }
     result
+}
+
+/// The results of the parts of a case, of which a device may refuse some.
+#[derive(Default)]
+struct Parts {
+    computed: usize,
+    refused: Option<Error>,
+}
+
+impl Parts {
+    fn add(&mut self, part: CaseResult) -> CaseResult {
+        match part {
+            Ok(()) => self.computed += 1,
+            Err(error) => match error.downcast::<Error>() {
+                Ok(refused) if matches!(*refused, Error::Unsupported(_)) => self.refused = Some(*refused),
+                Ok(other) => return Err(other),
+                Err(other) => return Err(other),
+            },
+        }
+        Ok(())
+    }
+
+    /// The result of the case: unsupported if all parts are.
+    fn end(self) -> CaseResult {
+        match self.refused {
+            Some(refused) if self.computed == 0 => Err(refused.into()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Computes the primitive and waits.

@@ -1,9 +1,9 @@
 //! Primitives among other work: between kernels, copies and fills, recorded and in graphs, on several streams.
 
-use elinvar::driver::primitive::MatMul;
+use elinvar::driver::primitive::{DataType, MatMul};
 use elinvar::{Buffer, CommandBuffer, Device, Graph, Grid, Kernel, Primitive, Stream};
 
-use super::{CaseResult, Number, computed, kernel, launch, taken};
+use super::{CaseResult, computed, kernel, launch, taken};
 
 cases!("primitives": between_kernels, submitted_one_by_one, recorded_once, in_a_graph, streams_side_by_side,
     shapes_come_again);
@@ -17,7 +17,7 @@ const ADD: &str =
     }";
 
 fn product() -> Primitive {
-    Primitive::MatMul(MatMul::packed(f32::FLOAT, SIDE, SIDE, SIDE))
+    Primitive::MatMul(MatMul::packed(DataType::F32, SIDE, SIDE, SIDE))
 }
 
 /// Two factors and a result. All elements of `a` are `value`, and the columns of `b` are constant, so an element of the product is its
@@ -149,7 +149,7 @@ fn shapes_come_again(device: &Device) -> CaseResult {
         let (a, b) =
             (device.buffer_with_data(&vec![2.0f32; side])?, device.buffer_with_data(&vec![0.5f32; side])?);
         let mut result = device.buffer::<f32>(side * side)?;
-        let outer = Primitive::MatMul(MatMul::packed(f32::FLOAT, size, 1, size));
+        let outer = Primitive::MatMul(MatMul::packed(DataType::F32, size, 1, size));
         taken(device, &outer, submitted(&stream, &outer, [&a, &b], &mut result))?;
         results.push(result);
     }

@@ -57,6 +57,7 @@ mod memory;
 mod observe;
 mod recovery;
 mod sync;
+pub mod tensor;
 
 pub use device::{Device, TuningCache};
 pub use graph::{

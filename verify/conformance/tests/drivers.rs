@@ -394,6 +394,7 @@ mod left {
         settle(&devices)?;
         for device in &devices {
             device.pool().trim(0);
+            device.release_tensor_kernels();
             // A trace keeps its kernels alive until the next one starts.
             device.trace().start(1);
             device.trace().stop();

@@ -62,6 +62,14 @@ const WITHOUT_KERNELS: &[&str] = &[
     "sources::implied_indices",
     "sources::metal_libraries",
     "sources::only_the_given_folders",
+    "tensor::refused_attention",
+    "tensor::refused_convolutions",
+    "tensor::refused_normalization",
+    "tensor::refused_pooling",
+    "tensor::reshapes",
+    "tensor::shapes_that_do_not_fit",
+    "tensor::views",
+    "tensor::views_beyond_their_buffer",
 ];
 
 fn main() {

@@ -29,6 +29,7 @@ use crate::memory::span::Span;
 use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
+use crate::tensor::KernelCache;
 use crate::{
     Buffer, CommandListStats, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy, Stream,
     StreamGroup, Trace,
@@ -326,6 +327,16 @@ impl Device {
     /// idle for a minute are freed.
     pub fn keep_command_lists(&self, count: usize) {
         self.inner.command_lists.keep(count);
+    }
+
+    /// Releases the compiled kernels of [tensor operations](crate::tensor), which are otherwise kept as long as the device. Later
+    /// operations compile them again.
+    pub fn release_tensor_kernels(&self) {
+        self.inner.tensor_kernels.clear();
+    }
+
+    pub(crate) fn tensor_kernels(&self) -> &KernelCache {
+        &self.inner.tensor_kernels
     }
 
     pub(crate) fn tuned(&self) -> &Tuned {

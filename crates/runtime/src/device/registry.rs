@@ -18,6 +18,7 @@ use crate::memory::object_pool::ObjectPool;
 use crate::recovery::Recovery;
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
+use crate::tensor::KernelCache;
 use crate::{LogSubscription, Pool, Trace};
 
 /// Interval between sweeps.
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<DeviceState>,
     pub(crate) tuned: Tuned,
     pub(crate) coalescers: Coalescers,
+    pub(crate) tensor_kernels: KernelCache,
     /// Makes log lines `tracing` events.
     _log: Option<LogSubscription>,
     /// Groups of streams, to close idle streams.
@@ -72,6 +74,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         state,
         tuned,
         coalescers,
+        tensor_kernels: KernelCache::default(),
         _log: log,
         groups,
     });

@@ -243,6 +243,17 @@ impl CommandBuffer {
         self.note(|| TraceStep::Wait);
     }
 
+    /// Numbers of commands and uses, for [`CommandBuffer::truncate`].
+    pub(crate) fn mark(&self) -> (usize, usize) {
+        (self.list.commands.len(), self.usages.len())
+    }
+
+    /// Removes what was added since `mark`.
+    pub(crate) fn truncate(&mut self, (commands, usages): (usize, usize)) {
+        self.list.commands.truncate(commands);
+        self.usages.truncate(usages);
+    }
+
     /// Adds a validated command, with the memory that it uses.
     pub(crate) fn push(
         &mut self,

@@ -30,6 +30,10 @@ impl Library {
         Self { device, driver, source, source_name, source_hash }
     }
 
+    pub(crate) fn driver(&self) -> &Arc<dyn elinvar_driver::Library> {
+        &self.driver
+    }
+
     /// Signatures of the kernels, in source order, including arguments that depend on a function constant. [`Signature::code`]
     /// may be `None` here; see [`Kernel::signature`].
     pub fn kernels(&self) -> &[Signature] {

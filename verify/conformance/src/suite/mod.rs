@@ -60,6 +60,7 @@ mod soundness;
 mod sources;
 mod streams;
 mod templates;
+mod tensor;
 mod tiers;
 mod types;
 mod values;
@@ -201,6 +202,7 @@ pub fn cases() -> Vec<Case> {
         simdgroup_kernels::CASES,
         simdgroup_matrices::CASES,
         &primitives::all(),
+        &tensor::all(),
     ]
     .concat()
 }

@@ -1,0 +1,250 @@
+// Matrix products: result = activation(alpha · a · b + beta · result + bias), of matrices with any strides.
+//
+// `matmul_columns` has a thread for each column and some rows of the result, and reads device memory directly: every thread of a simdgroup
+// reads the same elements of `a`. `matmul_dots` has a simdgroup for some rows and one column, whose threads step through the terms.
+// `matmul_tiles` has a threadgroup for a tile of the result, and multiplies simdgroup matrices from threadgroup memory.
+
+constant uint TYPE_OUT [[function_constant(0)]];
+constant uint TYPE_BIAS [[function_constant(1)]];
+constant uint ACTIVATION [[function_constant(2)]];
+constant bool HAS_BIAS [[function_constant(3)]];
+constant bool HAS_BETA [[function_constant(4)]];
+// Axes of the batch.
+constant uint BATCH [[function_constant(5)]];
+// Strides: of `a` along the terms, of `b` along the terms, of `b` along the columns; 1, or 2 for any other.
+constant uint A_TERM [[function_constant(6)]];
+constant uint B_TERM [[function_constant(7)]];
+constant uint B_COLUMN [[function_constant(8)]];
+
+struct Product {
+    ulong rows, columns, terms;
+    ulong a_row, a_term;
+    ulong b_term, b_column;
+    // Stride of groups of 32 columns of `b`.
+    ulong b_panel;
+    ulong out_row, out_column;
+    ulong bias_row, bias_column;
+    float alpha, beta;
+};
+
+// The operands of a batch.
+constant constexpr uint A = 0, B = 1, OUT = 2, BIAS = 3;
+
+inline void write_out(device uchar* out, device const uchar* bias, ulong at, ulong bias_at, float sum,
+                      constant Product& size)
+{
+    float value = size.alpha * sum;
+    if (HAS_BETA) {
+        value += size.beta * load<float>(out, at, TYPE_OUT);
+    }
+    if (HAS_BIAS) {
+        value += load<float>(bias, bias_at, TYPE_BIAS);
+    }
+    store(out, at, TYPE_OUT, activate(value, ACTIVATION));
+}
+
+// Integers: alpha is 1, beta 1 or absent, and sums wrap.
+inline void write_out(device uchar* out, device const uchar* bias, ulong at, ulong bias_at, int sum,
+                      constant Product& size)
+{
+    uint value = uint(sum);
+    if (HAS_BETA) {
+        value += uint(load<int>(out, at, TYPE_OUT));
+    }
+    if (HAS_BIAS) {
+        value += uint(load<int>(bias, bias_at, TYPE_BIAS));
+    }
+    store(out, at, TYPE_OUT, ACTIVATION == 1 ? max(int(value), 0) : int(value));
+}
+
+inline float multiply_add(float a, float b, float sum) { return fma(a, b, sum); }
+inline int multiply_add(int a, int b, int sum) { return sum + a * b; }
+
+template <typename T, typename C, uint ROWS>
+[[kernel]] void matmul_columns(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                               device const uchar* bias [[buffer(2)]], device uchar* out [[buffer(3)]],
+                               constant Axes<4>& batch [[buffer(4)]], constant Product& size [[buffer(5)]],
+                               uint3 at [[thread_position_in_grid]])
+{
+    ulong offsets[4] = {0, 0, 0, 0};
+    add_offsets<ulong, 4>(at.z, BATCH, batch, offsets);
+    ulong column = at.x, first = ulong(at.y) * ROWS;
+    ulong a_term = stride_of<ulong>(A_TERM, size.a_term), b_term = stride_of<ulong>(B_TERM, size.b_term);
+    device const T* from_b = b + offsets[B] + (column / 32) * size.b_panel + (column % 32) * stride_of<ulong>(B_COLUMN, size.b_column);
+    // Rows beyond the last are computed again, and not stored.
+    device const T* from_a[ROWS];
+    C sums[ROWS];
+    for (uint r = 0; r < ROWS; ++r) {
+        from_a[r] = a + offsets[A] + min(first + r, size.rows - 1) * size.a_row;
+        sums[r] = 0;
+    }
+    for (ulong k = 0; k < size.terms; ++k) {
+        C factor = C(from_b[k * b_term]);
+        for (uint r = 0; r < ROWS; ++r) {
+            sums[r] = multiply_add(C(from_a[r][k * a_term]), factor, sums[r]);
+        }
+    }
+    for (uint r = 0; r < ROWS; ++r) {
+        ulong row = first + r;
+        if (row < size.rows) {
+            ulong place = offsets[OUT] + row * size.out_row + column * size.out_column;
+            write_out(out, bias, place, offsets[BIAS] + row * size.bias_row + column * size.bias_column, sums[r], size);
+        }
+    }
+}
+
+template <typename T, typename C, uint ROWS>
+[[kernel]] void matmul_dots(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                            device const uchar* bias [[buffer(2)]], device uchar* out [[buffer(3)]],
+                            constant Axes<4>& batch [[buffer(4)]], constant Product& size [[buffer(5)]],
+                            uint3 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
+                            uint simdgroup [[simdgroup_index_in_threadgroup]],
+                            uint simdgroups [[simdgroups_per_threadgroup]])
+{
+    ulong offsets[4] = {0, 0, 0, 0};
+    add_offsets<ulong, 4>(group.z, BATCH, batch, offsets);
+    ulong column = group.y, first = (ulong(group.x) * simdgroups + simdgroup) * ROWS;
+    if (first >= size.rows) {
+        return;
+    }
+    ulong a_term = stride_of<ulong>(A_TERM, size.a_term), b_term = stride_of<ulong>(B_TERM, size.b_term);
+    device const T* from_b = b + offsets[B] + column * size.b_column;
+    device const T* from_a[ROWS];
+    C sums[ROWS];
+    for (uint r = 0; r < ROWS; ++r) {
+        from_a[r] = a + offsets[A] + min(first + r, size.rows - 1) * size.a_row;
+        sums[r] = 0;
+    }
+    for (ulong k = lane; k < size.terms; k += SIMD) {
+        C factor = C(from_b[k * b_term]);
+        for (uint r = 0; r < ROWS; ++r) {
+            sums[r] = multiply_add(C(from_a[r][k * a_term]), factor, sums[r]);
+        }
+    }
+    for (uint r = 0; r < ROWS; ++r) {
+        C sum = simd_sum(sums[r]);
+        ulong row = first + r;
+        if (lane == r && row < size.rows) {
+            ulong place = offsets[OUT] + row * size.out_row + column * size.out_column;
+            write_out(out, bias, place, offsets[BIAS] + row * size.bias_row + column * size.bias_column, sum, size);
+        }
+    }
+}
+
+// Sides of a threadgroup's tile of the result, and terms that are in threadgroup memory at a time.
+constant constexpr uint TILE = 64;
+constant constexpr uint TERMS = 16;
+// Threads of a threadgroup: two by two simdgroups, each for a quarter of the tile.
+constant constexpr uint THREADS = 128;
+// Rows of threadgroup memory, with a padding of 16 bytes against bank conflicts.
+template <typename T>
+struct Stride {
+    static constant constexpr uint A = TERMS + 16 / sizeof(T);
+    static constant constexpr uint B = TILE + 16 / sizeof(T);
+};
+
+// Floats of threadgroup memory: two tiles of `float`, which are more than a half of the result.
+constant constexpr uint MEMORY = TILE * Stride<float>::A + TERMS * Stride<float>::B;
+
+// Copies a tile of rows × columns elements to threadgroup memory; zeros outside of the matrix. Threads that follow one another read along
+// the axis with stride 1.
+template <typename T, uint ROWS, uint COLUMNS, uint STRIDE>
+inline void copy_tile(threadgroup T* tile, device const T* from, ulong row_stride, ulong column_stride, ulong rows,
+                      ulong columns, bool along_rows, uint local)
+{
+    for (uint i = local; i < ROWS * COLUMNS; i += THREADS) {
+        uint row = along_rows ? i % ROWS : i / COLUMNS;
+        uint column = along_rows ? i / ROWS : i % COLUMNS;
+        bool inside = row < rows && column < columns;
+        tile[row * STRIDE + column] = inside ? from[row * row_stride + column * column_stride] : T(0);
+    }
+}
+
+template <typename T>
+[[kernel]] void matmul_tiles(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                             device const uchar* bias [[buffer(2)]], device uchar* out [[buffer(3)]],
+                             constant Axes<4>& batch [[buffer(4)]], constant Product& size [[buffer(5)]],
+                             uint3 group [[threadgroup_position_in_grid]], uint local [[thread_index_in_threadgroup]],
+                             uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    // The tiles of `a` and `b`, and then a half of the result.
+    threadgroup float memory[MEMORY];
+    threadgroup T* tile_a = (threadgroup T*)memory;
+    threadgroup T* tile_b = tile_a + TILE * Stride<T>::A;
+    ulong offsets[4] = {0, 0, 0, 0};
+    add_offsets<ulong, 4>(group.z, BATCH, batch, offsets);
+    ulong top = ulong(group.y) * TILE, left = ulong(group.x) * TILE;
+    ulong rows = size.rows - top, columns = size.columns - left;
+    ulong a_term = stride_of<ulong>(A_TERM, size.a_term), b_term = stride_of<ulong>(B_TERM, size.b_term);
+    ulong b_column = stride_of<ulong>(B_COLUMN, size.b_column);
+    device const T* from_a = a + offsets[A] + top * size.a_row;
+    device const T* from_b = b + offsets[B] + left * b_column;
+    uint own_row = simdgroup / 2 * (TILE / 2), own_column = simdgroup % 2 * (TILE / 2);
+
+    simdgroup_float8x8 sums[4][4];
+    for (uint i = 0; i < 4; ++i) {
+        for (uint j = 0; j < 4; ++j) {
+            sums[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+        }
+    }
+    for (ulong k = 0; k < size.terms; k += TERMS) {
+        ulong terms = size.terms - k;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        copy_tile<T, TILE, TERMS, Stride<T>::A>(tile_a, from_a, size.a_row, a_term, rows, terms, A_TERM != 1, local);
+        copy_tile<T, TERMS, TILE, Stride<T>::B>(tile_b, from_b, b_term, b_column, terms, columns, B_COLUMN != 1, local);
+        from_a += TERMS * a_term;
+        from_b += TERMS * b_term;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for (uint term = 0; term < TERMS; term += 8) {
+            simdgroup_matrix<T, 8, 8> part_a[4], part_b[4];
+            for (uint i = 0; i < 4; ++i) {
+                simdgroup_load(part_a[i], tile_a + (own_row + i * 8) * Stride<T>::A + term, Stride<T>::A);
+                simdgroup_load(part_b[i], tile_b + term * Stride<T>::B + own_column + i * 8, Stride<T>::B);
+            }
+            for (uint i = 0; i < 4; ++i) {
+                for (uint j = 0; j < 4; ++j) {
+                    simdgroup_multiply_accumulate(sums[i][j], part_a[i], part_b[j], sums[i][j]);
+                }
+            }
+        }
+    }
+    // The upper half of the tile, and then the lower: a half fits the memory.
+    for (uint half_tile = 0; half_tile < 2; ++half_tile) {
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (simdgroup / 2 == half_tile) {
+            for (uint i = 0; i < 4; ++i) {
+                for (uint j = 0; j < 4; ++j) {
+                    simdgroup_store(sums[i][j], memory + i * 8 * TILE + own_column + j * 8, TILE);
+                }
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for (uint i = local; i < TILE * TILE / 2; i += THREADS) {
+            ulong row = half_tile * (TILE / 2) + i / TILE, column = i % TILE;
+            if (row < rows && column < columns) {
+                row += top;
+                column += left;
+                ulong place = offsets[OUT] + row * size.out_row + column * size.out_column;
+                ulong bias_at = offsets[BIAS] + row * size.bias_row + column * size.bias_column;
+                write_out(out, bias, place, bias_at, memory[i], size);
+            }
+        }
+    }
+}
+
+#define MATMUL(NAME, ...) template [[host_name(NAME)]] [[kernel]] decltype(__VA_ARGS__) __VA_ARGS__;
+MATMUL("matmul_columns_8_f32", matmul_columns<float, float, 8>)
+MATMUL("matmul_columns_8_f16", matmul_columns<half, float, 8>)
+MATMUL("matmul_columns_8_bf16", matmul_columns<bfloat, float, 8>)
+MATMUL("matmul_columns_8_i8", matmul_columns<char, int, 8>)
+MATMUL("matmul_columns_1_f32", matmul_columns<float, float, 1>)
+MATMUL("matmul_columns_1_f16", matmul_columns<half, float, 1>)
+MATMUL("matmul_columns_1_bf16", matmul_columns<bfloat, float, 1>)
+MATMUL("matmul_columns_1_i8", matmul_columns<char, int, 1>)
+MATMUL("matmul_dots_f32", matmul_dots<float, float, 4>)
+MATMUL("matmul_dots_f16", matmul_dots<half, float, 4>)
+MATMUL("matmul_dots_bf16", matmul_dots<bfloat, float, 4>)
+MATMUL("matmul_dots_i8", matmul_dots<char, int, 4>)
+MATMUL("matmul_tiles_f32", matmul_tiles<float>)
+MATMUL("matmul_tiles_f16", matmul_tiles<half>)
+MATMUL("matmul_tiles_bf16", matmul_tiles<bfloat>)

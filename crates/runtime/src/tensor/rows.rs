@@ -1,0 +1,97 @@
+//! [`Rows`]: the two index spaces of an operation along axes, and how threads are assigned to them.
+//!
+//! A row is the elements that are combined: those of the reduced axes, for one index of the kept axes. It has a simdgroup or a
+//! threadgroup, or, if the input is contiguous along a kept axis, one thread.
+
+use elinvar_driver::{Error, Result};
+
+use crate::Grid;
+use crate::tensor::axes::Axes;
+use crate::tensor::map::rows_grid;
+
+/// Kept and reduced axes of the same operands.
+pub(crate) struct Rows {
+    pub(crate) kept: Axes,
+    pub(crate) reduced: Axes,
+}
+
+/// Threads of a threadgroup.
+const GROUP: usize = 256;
+/// Threads of a simdgroup.
+const SIMDGROUP: usize = 32;
+/// Rows of more elements have a whole threadgroup.
+const LONG: usize = 1024;
+/// Threadgroups along x.
+const MOST_GROUPS: usize = 1 << 20;
+
+impl Rows {
+    /// Both index spaces of `axes`, by whether each axis is reduced. Kept axes are sorted by the strides of operand 0; reduced axes too,
+    /// unless their order counts.
+    pub(crate) fn new(axes: &Axes, is_reduced: &[bool], ordered: bool) -> Self {
+        let kept = axes.select(|axis| !is_reduced[axis]).sorted(0).collapsed();
+        let reduced = axes.select(|axis| is_reduced[axis]);
+        let reduced = if ordered { reduced.collapsed() } else { reduced.sorted(0).collapsed() };
+        Self { kept, reduced }
+    }
+
+    /// Number of rows.
+    pub(crate) fn count(&self) -> usize {
+        self.kept.count()
+    }
+
+    /// Number of elements of a row.
+    pub(crate) fn length(&self) -> usize {
+        self.reduced.count()
+    }
+
+    /// Whether rows have one thread each, so that a simdgroup reads consecutive elements.
+    pub(crate) fn are_columns(&self) -> bool {
+        let (inner, steps, _) = self.kept.split_inner();
+        let (length, reduced_steps, _) = self.reduced.split_inner();
+        inner >= SIMDGROUP && steps[0] == 1 && (reduced_steps[0] != 1 || length == 1)
+    }
+
+    /// Whether each row has a whole threadgroup.
+    pub(crate) fn are_long(&self) -> bool {
+        self.length() > LONG
+    }
+
+    /// The grid of a kernel for rows, of `parts` parts each.
+    pub(crate) fn grid(&self, parts: usize) -> Result<Grid> {
+        let rows = self.count();
+        if u32::try_from(rows).is_err() {
+            return Err(Error::unsupported(format!(
+                "{rows} rows along the other axes, at most 2³² supported"
+            )));
+        }
+        let groups = if self.are_long() { rows } else { rows.div_ceil(GROUP / SIMDGROUP) };
+        let x = groups.clamp(1, MOST_GROUPS);
+        Ok(Grid::groups((x, parts, groups.div_ceil(x))).group(GROUP))
+    }
+
+    /// The grid of a kernel for columns: x is the innermost kept axis.
+    pub(crate) fn column_grid(&self, parts: usize) -> Grid {
+        let (inner, _, outer) = self.kept.split_inner();
+        match parts {
+            1 => rows_grid(inner, outer.count()),
+            parts => Grid::threads((inner, outer.count(), parts)),
+        }
+    }
+
+    /// Number of parts that a row should be divided into, so that `units` compute units are busy.
+    pub(crate) fn parts(&self, units: u32) -> usize {
+        let (columns, rows, length) = (self.are_columns(), self.count(), self.length());
+        let groups = match columns || !self.are_long() {
+            true => rows.div_ceil(if columns { GROUP } else { GROUP / SIMDGROUP }),
+            false => rows,
+        };
+        let wanted = units as usize * 8;
+        let most = length / if columns { 256 } else { 16 * LONG };
+        (wanted / groups.max(1)).min(most).max(1)
+    }
+}
+
+/// Stride as a function constant: 1, or 2 for any other.
+pub(crate) fn step_class(stride: usize) -> u32 {
+    if stride == 1 { 1 } else { 2 }
+}

@@ -1,0 +1,277 @@
+//! Reductions and softmax along any axes.
+
+use elinvar::Device;
+use elinvar::tensor::{DataType, Map, Reduce, Reduction, Softmax};
+
+use super::super::CaseResult;
+use super::{Layout, Near, Random, Stored, UNIT, compute, indices, linear};
+
+cases! { "tensor": reductions, sums_of_integers, random_axes, long_rows, extremes, softmax, softmax_of_any_axis, softmax_extremes }
+
+const ALL: [Reduction; 7] = [
+    Reduction::Sum,
+    Reduction::Mean,
+    Reduction::Product,
+    Reduction::Min,
+    Reduction::Max,
+    Reduction::ArgMin,
+    Reduction::ArgMax,
+];
+
+/// The reduction of values, in the order of their indices.
+fn reduce(reduction: Reduction, values: &[f64]) -> Near {
+    let count = values.len() as f64;
+    let first = |best: fn(f64, f64) -> bool| {
+        let is_nan = values.iter().position(|value| value.is_nan());
+        let mut index = 0;
+        for (at, value) in values.iter().enumerate() {
+            if best(*value, values[index]) {
+                index = at;
+            }
+        }
+        is_nan.unwrap_or(index)
+    };
+    match reduction {
+        Reduction::Sum => Near::sum(values.iter().copied()),
+        Reduction::Mean => {
+            let Near { value, error } = Near::sum(values.iter().copied());
+            Near { value: value / count, error: (error + UNIT * value.abs()) / count }
+        }
+        Reduction::Product => {
+            let value: f64 = values.iter().product();
+            Near { value, error: (count + 1.0) * UNIT * value.abs() }
+        }
+        Reduction::Min => Near::exact(values[first(|a, b| a < b)]),
+        Reduction::Max => Near::exact(values[first(|a, b| a > b)]),
+        Reduction::ArgMin => Near::exact(first(|a, b| a < b) as f64),
+        Reduction::ArgMax => Near::exact(first(|a, b| a > b) as f64),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The values that each element of the result is reduced from.
+fn groups(values: &[f64], shape: &[usize], axes: &[usize]) -> Vec<Vec<f64>> {
+    let kept: Vec<usize> =
+        shape.iter().enumerate().map(|(axis, size)| if axes.contains(&axis) { 1 } else { *size }).collect();
+    let mut groups = vec![Vec::new(); kept.iter().product()];
+    for (index, value) in indices(shape).zip(values) {
+        let index: Vec<usize> =
+            index.iter().enumerate().map(|(axis, at)| if axes.contains(&axis) { 0 } else { *at }).collect();
+        groups[linear(&index, &kept)].push(*value);
+    }
+    groups
+}
+
+fn check(
+    device: &Device,
+    operation: Reduce,
+    (x, values): &(Stored, Vec<f64>),
+    out_type: DataType,
+    layout: Layout,
+) -> CaseResult {
+    let shape: Vec<usize> = x.shape.clone();
+    let kept = |(axis, size): (usize, &usize)| match (operation.axes.contains(&axis), operation.keep_axes) {
+        (true, true) => Some(1),
+        (true, false) => None,
+        _ => Some(*size),
+    };
+    let result: Vec<usize> = shape.iter().enumerate().filter_map(kept).collect();
+    let layout = Layout {
+        order: if layout.order.len() == result.len() { layout.order } else { Vec::new() },
+        ..Layout::default()
+    };
+    let mut out = Stored::new(device, out_type, &result, layout, &[])?;
+    let groups = groups(values, &shape, &operation.axes);
+    let what = format!("{operation:?} of {shape:?} {:?}", x.layout);
+    compute(device, operation.clone(), &[x], &mut [&mut out])?;
+    out.expect(&what, |at| reduce(operation.reduction, &groups[at]))
+}
+
+/// Every reduction of every type, along rows and columns.
+fn reductions(device: &Device) -> CaseResult {
+    let mut random = Random::new(11);
+    for reduction in ALL {
+        let is_index = matches!(reduction, Reduction::ArgMin | Reduction::ArgMax);
+        for data_type in DataType::FLOATS {
+            let x = Stored::random(device, data_type, &[5, 67], Layout::row_major(), &mut random)?;
+            let out_type = if is_index { DataType::I32 } else { data_type };
+            check(device, Reduce::new(reduction, &[1]), &x, out_type, Layout::row_major())?;
+            if data_type != DataType::BF16 {
+                check(device, Reduce::new(reduction, &[0]).keep_axes(), &x, out_type, Layout::row_major())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sums_of_integers(device: &Device) -> CaseResult {
+    let mut random = Random::new(12);
+    let values: Vec<i32> = (0..300).map(|_| random.next() as i32).collect();
+    let x = device.buffer_with_data(&values)?;
+    let mut out = device.buffer::<i32>(3)?;
+    let stream = device.stream()?;
+    type Function = fn(i32, i32) -> i32;
+    let all: [(Reduction, Function); 4] = [
+        (Reduction::Sum, i32::wrapping_add),
+        (Reduction::Product, i32::wrapping_mul),
+        (Reduction::Min, i32::min),
+        (Reduction::Max, i32::max),
+    ];
+    for (reduction, expected) in all {
+        stream.tensor(
+            Reduce::new(reduction, &[1]),
+            &[&x.tensor(&[3, 100])?],
+            &mut [&mut out.tensor_mut(&[3])?],
+        )?;
+        let wanted: Vec<i32> =
+            values.chunks(100).map(|row| row.iter().copied().reduce(expected).unwrap_or(0)).collect();
+        assert_eq!(out.to_vec()?, wanted, "{reduction:?}");
+    }
+    // Bytes are summed in i32.
+    let bytes: Vec<i8> = values.iter().map(|value| *value as i8).collect();
+    let x = device.buffer_with_data(&bytes)?;
+    stream.tensor(Reduce::sum(&[1]), &[&x.tensor(&[3, 100])?], &mut [&mut out.tensor_mut(&[3])?])?;
+    let wanted: Vec<i32> = bytes.chunks(100).map(|row| row.iter().map(|x| i32::from(*x)).sum()).collect();
+    assert_eq!(out.to_vec()?, wanted);
+    Ok(())
+}
+
+/// Random shapes, strides and sets of axes.
+fn random_axes(device: &Device) -> CaseResult {
+    let mut random = Random::new(13);
+    for round in 0..12 {
+        let rank = 1 + round % 5;
+        let shape: Vec<usize> = (0..rank).map(|_| random.pick(&[1, 2, 3, 5, 35])).collect();
+        let shape = if shape.iter().product::<usize>() > 3000 { vec![4; rank] } else { shape };
+        let axes: Vec<usize> = (0..rank).filter(|_| random.below(2) == 0).collect();
+        let data_type = random.pick(&DataType::FLOATS);
+        let layout = Layout::random(rank, &mut random);
+        let x = Stored::random(device, data_type, &shape, layout, &mut random)?;
+        let reduction = [Reduction::Sum, Reduction::Max, Reduction::ArgMax][round % 3];
+        let out_type = if reduction == Reduction::ArgMax { DataType::I32 } else { DataType::F32 };
+        let operation = Reduce { reduction, axes, keep_axes: random.below(2) == 0 };
+        let layout = Layout { order: Layout::random(rank, &mut random).order, ..Layout::default() };
+        check(device, operation, &x, out_type, layout)?;
+    }
+    Ok(())
+}
+
+/// Few results of many elements, which are reduced in parts.
+fn long_rows(device: &Device) -> CaseResult {
+    let mut random = Random::new(14);
+    let x = Stored::random(device, DataType::F32, &[2, 70_001], Layout::row_major(), &mut random)?;
+    check(device, Reduce::sum(&[0, 1]), &x, DataType::F32, Layout::row_major())?;
+    check(device, Reduce::mean(&[1]), &x, DataType::F32, Layout::row_major())?;
+    check(device, Reduce::new(Reduction::ArgMin, &[1]), &x, DataType::I32, Layout::row_major())?;
+    let x = Stored::random(device, DataType::F16, &[3001, 33], Layout::row_major(), &mut random)?;
+    check(device, Reduce::mean(&[0]), &x, DataType::F32, Layout::row_major())?;
+    check(device, Reduce::new(Reduction::Max, &[0]), &x, DataType::F16, Layout::row_major())
+}
+
+/// NaN wins, and the first of equal elements has the index. Without elements there is the neutral one.
+fn extremes(device: &Device) -> CaseResult {
+    let mut values = Random::new(15).values(64, DataType::F32);
+    (values[5], values[9], values[40]) = (f64::NAN, f64::NAN, f64::INFINITY);
+    values[33] = values[40];
+    let x = (Stored::new(device, DataType::F32, &[2, 32], Layout::row_major(), &values)?, values);
+    for reduction in [Reduction::Min, Reduction::Max] {
+        let mut out = Stored::new(device, DataType::F32, &[2], Layout::row_major(), &[])?;
+        compute(device, Reduce::new(reduction, &[1]), &[&x.0], &mut [&mut out])?;
+        let least = x.1[32..].iter().copied().fold(f64::INFINITY, f64::min);
+        let second = if reduction == Reduction::Min { least } else { f64::INFINITY };
+        out.expect("extremes", |at| Near::exact([f64::NAN, second][at]))?;
+    }
+    for reduction in [Reduction::ArgMin, Reduction::ArgMax] {
+        check(device, Reduce::new(reduction, &[1]), &x, DataType::I32, Layout::row_major())?;
+        check(device, Reduce::new(reduction, &[0, 1]), &x, DataType::I32, Layout::row_major())?;
+    }
+    for (reduction, expected) in
+        [(Reduction::Sum, 0.0), (Reduction::Product, 1.0), (Reduction::Mean, f64::NAN)]
+    {
+        let empty = Stored::new(device, DataType::F32, &[3, 0], Layout::row_major(), &[])?;
+        let mut out = Stored::new(device, DataType::F32, &[3], Layout::row_major(), &[])?;
+        compute(device, Reduce::new(reduction, &[1]), &[&empty], &mut [&mut out])?;
+        out.expect("of no elements", |_| Near::exact(expected))?;
+    }
+    Ok(())
+}
+
+/// Exponentials have 8 roundings, a sum of n terms n, and the argument one of its magnitude.
+fn check_softmax(device: &Device, operation: Softmax, x: &(Stored, Vec<f64>), mut out: Stored) -> CaseResult {
+    let (stored, values) = x;
+    let shape = stored.shape.clone();
+    compute(device, operation, &[stored], &mut [&mut out])?;
+    let groups = groups(values, &shape, &[operation.axis]);
+    let kept: Vec<usize> =
+        shape.iter().enumerate().map(|(axis, size)| if axis == operation.axis { 1 } else { *size }).collect();
+    let index: Vec<Vec<usize>> = indices(&shape).collect();
+    out.expect(&format!("{operation:?} of {shape:?}"), |at| {
+        let mut of = index[at].clone();
+        of[operation.axis] = 0;
+        let group = &groups[linear(&of, &kept)];
+        let most = group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = group.iter().map(|x| (x - most).exp()).sum();
+        let (shifted, count) = (values[at] - most, group.len() as f64);
+        match operation.logarithm {
+            true => Near {
+                value: shifted - sum.ln(),
+                error: (count + 20.0) * UNIT * (1.0 + shifted.abs() + sum.ln()),
+            },
+            false => {
+                let value = shifted.exp() / sum;
+                Near { value, error: (count + 20.0 + shifted.abs()) * UNIT * value }
+            }
+        }
+    })
+}
+
+fn softmax(device: &Device) -> CaseResult {
+    let mut random = Random::new(16);
+    for data_type in DataType::FLOATS {
+        for (shape, axis) in [([5, 67], 1), ([67, 35], 0), ([1, 1], 1)] {
+            let x = Stored::random(device, data_type, &shape, Layout::row_major(), &mut random)?;
+            for logarithm in [false, true] {
+                let out = Stored::new(device, data_type, &shape, Layout::row_major(), &[])?;
+                check_softmax(device, Softmax { axis, logarithm }, &x, out)?;
+            }
+        }
+    }
+    let x = Stored::random(device, DataType::F32, &[3, 1500], Layout::row_major(), &mut random)?;
+    let out = Stored::new(device, DataType::F32, &[3, 1500], Layout::row_major(), &[])?;
+    check_softmax(device, Softmax::new(1), &x, out)
+}
+
+fn softmax_of_any_axis(device: &Device) -> CaseResult {
+    let mut random = Random::new(17);
+    for round in 0..6 {
+        let (rank, axis) = (1 + round % 4, random.below(1 + round % 4));
+        let shape: Vec<usize> = (0..rank).map(|_| random.pick(&[1, 2, 5, 37])).collect();
+        let layout = Layout::random(rank, &mut random);
+        let x = Stored::random(device, random.pick(&DataType::FLOATS), &shape, layout, &mut random)?;
+        let layout = Layout::random(rank, &mut random);
+        let out = Stored::new(device, DataType::F32, &shape, layout, &[])?;
+        check_softmax(device, Softmax::new(axis), &x, out)?;
+    }
+    Ok(())
+}
+
+/// Large numbers do not overflow; rows without a finite number are NaN.
+fn softmax_extremes(device: &Device) -> CaseResult {
+    let values = [
+        [3e38, 3e38, -3e38],
+        [f64::NEG_INFINITY, 0.0, 0.0],
+        [f64::NEG_INFINITY; 3],
+        [f64::NAN, 0.0, 0.0],
+        [f64::INFINITY, 0.0, 0.0],
+    ];
+    let x = Stored::new(device, DataType::F32, &[5, 3], Layout::row_major(), values.as_flattened())?;
+    let mut out = Stored::new(device, DataType::F32, &[5, 3], Layout::row_major(), &[])?;
+    compute(device, Softmax::new(1), &[&x], &mut [&mut out])?;
+    let expected = [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [f64::NAN; 3], [f64::NAN; 3], [f64::NAN; 3]];
+    // An infinity minus itself makes the sum NaN; the other elements of the row are then NaN, too.
+    out.expect("softmax", |at| Near { value: expected.as_flattened()[at], error: 20.0 * UNIT })?;
+    let empty = Stored::new(device, DataType::F32, &[3, 0], Layout::row_major(), &[])?;
+    let mut nothing = Stored::new(device, DataType::F32, &[3, 0], Layout::row_major(), &[])?;
+    compute(device, Softmax::new(1), &[&empty], &mut [&mut nothing])?;
+    compute(device, Map::COPY, &[&empty], &mut [&mut nothing])
+}

@@ -43,7 +43,9 @@ fn undefined_name_syntax_error_and_missing_function() {
     );
     assert_eq!(
         places(&msl("float g(float x);\nkernel void f(device float* out) { out[0] = g(1.5); }")),
-        ["kernel.metal:3:7: function 'g' has internal linkage but is not defined"]
+        [
+            "kernel.metal:3:7: function `g` is declared but not defined; functions of other libraries are not supported"
+        ]
     );
 }
 
@@ -257,6 +259,28 @@ fn rules_of_function_constants() {
         places(&msl("constant bool a [[function_constant(0)]], b;")),
         ["kernel.metal:3:19: a function constant is declared as `constant T name [[function_constant(n)]];`"]
     );
+}
+
+#[test]
+fn what_is_of_other_libraries_and_versions_is_named() {
+    let text = "[[visible]] float f(float x);\nextern float g(float x);\nkernel void k(device float* o) { o[0] = f(1) + g(2); }";
+    assert_eq!(
+        places(&msl(text)),
+        [
+            "kernel.metal:3:19: function `f` is declared but not defined; functions of other libraries are not supported",
+            "kernel.metal:4:14: function `g` is declared but not defined; functions of other libraries are not supported",
+        ]
+    );
+    for (header, reason) in [
+        ("metal_tensor", "tensors are part of Metal 4, and Elinvar compiles Metal 3.2"),
+        (
+            "MetalPerformancePrimitives/MetalPerformancePrimitives.h",
+            "Metal Performance Primitives work on tensors of Metal 4, and Elinvar compiles Metal 3.2",
+        ),
+    ] {
+        let found = places(&Source::msl(format!("#include <metal_stdlib>\n  #include <{header}>\n")));
+        assert_eq!(found, [format!("kernel.metal:2:12: `{header}` is not supported: {reason}")]);
+    }
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl Rewriter<'_> {
         let number = self.overloads.len();
         self.overloads.push(overload);
         let name = format!("{}_{number}", second.head.overload_name(tokens));
-        let original = tokens.source_text(second.head.name.0, second.head.name.1);
+        let original = second.head.own_name(tokens);
         if !first.in_class {
             self.insert(starts[0], second.head.declaration(tokens, &name, true));
         }
@@ -123,7 +123,7 @@ impl Rewriter<'_> {
         let definition = format!(
             " {} {{ return {}; }}",
             declaration.trim_end().trim_end_matches(';'),
-            second.head.call(tokens, original)
+            second.head.call(tokens, &original)
         );
         let last = second.behind - 1;
         self.insert(tokens.start(last) + tokens.spelling(last).len(), definition);

@@ -240,6 +240,11 @@ impl Head {
         format!("elinvar_overload_{letters}_{}", words.collect::<Vec<_>>().join("_"))
     }
 
+    /// The name in one line.
+    pub(crate) fn own_name(&self, tokens: &TokenBuffer) -> String {
+        erased(tokens, self.name.0, self.name.1)
+    }
+
     /// What replaces the tokens `name.0..name.1`, and what has to precede it, to declare it by another name: the result of a
     /// conversion.
     pub(crate) fn renamed(&self, tokens: &TokenBuffer, name: &str) -> String {

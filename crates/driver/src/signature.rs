@@ -73,7 +73,7 @@ pub enum ElementType {
     Atomic(Scalar),
     /// Any other type (struct, matrix, array), by name. Launches check only its size and alignment.
     Other(String),
-    /// The handle of a function, in a `visible_function_table` ([`function_handle`]).
+    /// A word of a `visible_function_table`: the number of functions, and then their handles ([`function_handle`]).
     Function {
         /// The function's type, such as `float (float)`.
         of: String,

@@ -12,8 +12,11 @@ use crate::clang::pch;
 use crate::clang::source_header::{self, SourceHeaders};
 use crate::clang::toolchain::Toolchain;
 use crate::diagnostics::address_spaces;
+use crate::ir::address_spaces::Unexpected;
 use crate::ir::entries::Entries;
-use crate::ir::{dynamic_initializers, function_pointers, inlining, legalize, recursion};
+use crate::ir::{
+    address_spaces as pointers, dynamic_initializers, function_pointers, inlining, legalize, recursion,
+};
 use crate::preprocess::Preprocessed;
 use crate::preprocess::dependencies::Dependencies;
 use crate::preprocess::source_map::SourceMap;
@@ -23,6 +26,7 @@ use crate::reflection::{self, Outcome};
 use crate::rewrite::AddressSpaces;
 use crate::rewrite::Rewritten;
 use crate::rewrite::buffer::RewriteBuffer;
+use crate::rewrite::dispatch::Overload;
 use crate::rewrite::function_constants::{self, FunctionConstantDecl};
 use crate::rewrite::glue;
 use crate::rewrite::instantiations;
@@ -32,6 +36,9 @@ use crate::{Error, Result, clang, diagnostics, preprocess, rewrite, stage};
 
 /// Largest index of a function constant (MSL specification, program scope function constants).
 const LAST_CONSTANT: u32 = 65535;
+
+/// Limits how often a kernel is optimized to choose among overloads; each time at least one call is resolved.
+const OVERLOAD_ROUNDS: usize = 32;
 
 /// A source that has passed all checks.
 #[derive(Debug)]
@@ -44,6 +51,8 @@ pub struct Program {
     /// Precompiled headers of `text`.
     headers: SourceHeaders,
     kernels: Vec<Kernel>,
+    /// The functions that are overloaded on address spaces only.
+    overloads: Vec<Overload>,
     signatures: Vec<Signature>,
     constants: Vec<FunctionConstant>,
     unsupported: Vec<UnsupportedKernel>,
@@ -65,6 +74,8 @@ impl Program {
             stage::timed("rewrite", || rewrite::rewrite(source_map.text(), AddressSpaces::Erased));
         let errors: Vec<Diagnostic> =
             rewritten.errors.iter().map(|(offset, message)| located(&source_map, *offset, message)).collect();
+        let indistinct = rewritten.indistinct.iter().map(|overload| indistinct(&source_map, *overload));
+        let errors: Vec<Diagnostic> = errors.into_iter().chain(indistinct).collect();
         if !errors.is_empty() {
             return Err(Error::Compile(errors));
         }
@@ -102,6 +113,7 @@ impl Program {
             text: rewritten.text,
             headers: SourceHeaders::default(),
             kernels: Vec::new(),
+            overloads: rewritten.overloads,
             signatures: Vec::new(),
             constants: Vec::new(),
             unsupported: Vec::new(),
@@ -275,6 +287,7 @@ impl Program {
             let incomplete = function_constants::undefined(&ir).is_some();
             let separately = shared
                 || different.contains(&format!("{}_{number}", glue::ENTRY))
+                || pointers::asks(&ir)
                 || recursion::find(&ir).is_some()
                 || !incomplete && !inlining::required(&ir).is_empty();
             if separately { alone(name) } else { self.specialized(kernel, signature, ir) }
@@ -302,6 +315,7 @@ impl Program {
                 missing.name, missing.index, missing.ty
             )));
         }
+        self.expect_overloads(kernel, &ir)?;
         self.expect_constant_initializers(&ir)?;
         let (_, ir) = tables::extract_line(ir, "llvm.global_ctors");
         let mut signature = signature.clone();
@@ -342,6 +356,7 @@ impl Program {
         let unoptimized =
             self.emit_unoptimized(&numbered(found.into_iter()), &vec![None; self.constants.len()])?;
         let optimized = self.inlined(&unoptimized, InductionVariables::default())?;
+        self.expect_overloads(&kernels.join("`, `"), &optimized)?;
         Ok(CombinedModule { unoptimized, optimized })
     }
 
@@ -353,7 +368,7 @@ impl Program {
         text.prepend(glue::KERNELS_IN_USE);
         let body = text.text().len();
         for (kernel, suffix) in entries {
-            glue::entry(&mut text, kernel, suffix);
+            glue::entry(&mut text, kernel, suffix, !self.overloads.is_empty());
         }
         let (body, written) = text.text().split_at(body);
         let headers = self.toolchain.headers()?;
@@ -410,18 +425,63 @@ impl Program {
         }
     }
 
-    /// Legalize and optimize IR.
+    /// Legalize and optimize IR, again for calls of overloads that have been chosen.
     fn optimize(&self, written: &str, induction_variables: InductionVariables) -> Result<String> {
         self.optimize_marked(&inlining::inline_single_calls(written).0, induction_variables)
     }
 
-    /// Legalize and optimize IR in which calls have been marked.
+    /// [`Program::optimize`] of IR in which calls have been marked.
     fn optimize_marked(&self, written: &str, induction_variables: InductionVariables) -> Result<String> {
-        let defined = stage::timed("define", || legalize::legalize(written));
         let flags = clang::optimize_flags(induction_variables);
-        let optimize = || clang::run(&self.toolchain, &flags, &defined);
-        let output = stage::timed("optimize", optimize)?;
-        if output.success { text_of(output) } else { Err(output.unexplained_failure()) }
+        let optimize = |ir: &str| {
+            let output = stage::timed("optimize", || clang::run(&self.toolchain, &flags, ir))?;
+            if output.success { text_of(output) } else { Err(output.unexplained_failure()) }
+        };
+        let legalize = |ir: &str| stage::timed("define", || legalize::legalize(ir));
+        if self.overloads.is_empty() {
+            return optimize(&legalize(written));
+        }
+        let (entries, written) = pointers::of_arguments(written);
+        let mut ir = optimize(&legalize(&written))?;
+        for _ in 0..OVERLOAD_ROUNDS {
+            match pointers::resolve(&ir, &entries) {
+                Some(resolved) => ir = optimize(&resolved)?,
+                None => break,
+            }
+        }
+        // In code that remains, after the choice among overloads.
+        match pointers::expectations(&ir, &entries).filter(|_| !pointers::asks(&ir)) {
+            None => Ok(ir),
+            Some((_, Some(Unexpected { overload, space }))) => Err(self.unexpected_overload(overload, space)),
+            Some((ir, None)) => optimize(&ir),
+        }
+    }
+
+    fn unexpected_overload(&self, number: usize, space: &str) -> Error {
+        let Some(overload) = self.overloads.get(number) else {
+            return Error::Io("clang's output has a wrong number of an overload".to_owned());
+        };
+        let other = self.source_map.location(overload.second);
+        let message = format!(
+            "this overload is chosen for a pointer to `{space}` memory, where Metal chooses another one, such as that at {}:{}:{}; \
+             types have no address spaces here; give them different names",
+            other.file, other.line, other.column
+        );
+        Error::Compile(vec![located(&self.source_map, overload.first, &message)])
+    }
+
+    /// Expect that each call of overloads has been chosen.
+    fn expect_overloads(&self, kernel: &str, ir: &str) -> Result<()> {
+        let Some(overload) = pointers::unresolved(ir).and_then(|number| self.overloads.get(number)) else {
+            return Ok(());
+        };
+        let other = self.source_map.location(overload.second);
+        let message = format!(
+            "this function and that at {}:{}:{} differ only by address spaces, and kernel `{kernel}` has a call for which the \
+             address space is not known at compile time, such as of a pointer that it loads from a buffer; give them different names",
+            other.file, other.line, other.column
+        );
+        Err(Error::Compile(vec![located(&self.source_map, overload.first, &message)]))
     }
 
     fn find(&self, kernel: &str) -> Result<(&Kernel, &Signature)> {
@@ -557,6 +617,15 @@ fn check_diagnostics(
         return Err(output.unexplained_failure());
     }
     Ok(found)
+}
+
+fn indistinct(source_map: &SourceMap, overload: Overload) -> Diagnostic {
+    let first = source_map.location(overload.first);
+    let message = format!(
+        "this and the declaration at {}:{}:{} differ by address spaces, which are not part of types here; give it another name",
+        first.file, first.line, first.column
+    );
+    located(source_map, overload.second, &message)
 }
 
 fn warning(source_map: &SourceMap, offset: usize, message: &str) -> Diagnostic {

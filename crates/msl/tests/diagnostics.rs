@@ -43,7 +43,9 @@ fn undefined_name_syntax_error_and_missing_function() {
     );
     assert_eq!(
         places(&msl("float g(float x);\nkernel void f(device float* out) { out[0] = g(1.5); }")),
-        ["kernel.metal:3:7: function 'g' has internal linkage but is not defined"]
+        [
+            "kernel.metal:3:7: function `g` is declared but not defined; functions of other libraries are not supported"
+        ]
     );
 }
 
@@ -260,13 +262,73 @@ fn rules_of_function_constants() {
 }
 
 #[test]
+fn what_is_of_other_libraries_and_versions_is_named() {
+    let text = "[[visible]] float f(float x);\nextern float g(float x);\nkernel void k(device float* o) { o[0] = f(1) + g(2); }";
+    assert_eq!(
+        places(&msl(text)),
+        [
+            "kernel.metal:3:19: function `f` is declared but not defined; functions of other libraries are not supported",
+            "kernel.metal:4:14: function `g` is declared but not defined; functions of other libraries are not supported",
+        ]
+    );
+    for (header, reason) in [
+        ("metal_tensor", "tensors are part of Metal 4, and Elinvar compiles Metal 3.2"),
+        (
+            "MetalPerformancePrimitives/MetalPerformancePrimitives.h",
+            "Metal Performance Primitives work on tensors of Metal 4, and Elinvar compiles Metal 3.2",
+        ),
+    ] {
+        let found = places(&Source::msl(format!("#include <metal_stdlib>\n  #include <{header}>\n")));
+        assert_eq!(found, [format!("kernel.metal:2:12: `{header}` is not supported: {reason}")]);
+    }
+}
+
+#[test]
 fn overloads_that_differ_by_address_space_only() {
     let same = "int f(device int* a) { return *a; }\nint f(threadgroup int* a) { return *a; }\n";
     assert!(compile(&msl(same)).unwrap().warnings().is_empty());
     let other = "int f(device int* a) { return 1; }\nint f(threadgroup int* a) { return 2; }\n";
-    let program = compile(&msl(other)).unwrap();
-    let warning = &program.warnings()[0];
-    assert_eq!((warning.severity, warning.line, warning.column), (Severity::Warning, 4, 1));
+    assert!(compile(&msl(other)).unwrap().warnings().is_empty());
+    let text = "struct A { A(device int* a) : x(1) {}\n A(thread int* a) : x(2) {} int x; };";
+    assert_eq!(
+        places(&msl(text)),
+        [
+            "kernel.metal:4:2: this and the declaration at kernel.metal:3:12 differ by address spaces, which are not part of types \
+          here; give it another name"
+        ]
+    );
+}
+
+#[test]
+fn calls_whose_address_space_decides() {
+    let text = "struct A { device const int* a; constant int* b; };\n\
+        int f(device const int* a) { return 1; }\nint f(constant int* a) { return 2; }\n\
+        template <typename T> int g(T p) { return 3; }\nint g(threadgroup int* p) { return 4; }\n\
+        kernel void known(device int* o, constant int* c) { threadgroup int t[2]; o[0] = f(o) + f(c) + g(t) + g(1); }\n\
+        kernel void unknown(device int* o, constant A& a) { o[0] = f(a.a); }\n\
+        kernel void other(device int* o) { o[0] = g(o); }\n";
+    let program = compile(&msl(text)).unwrap();
+    let ir = program.ir("known").unwrap();
+    // 1 + 2 + 4 + 3
+    assert!(!ir.contains("address_space") && ir.contains("store i32 10, ptr %0"));
+    let error = |kernel: &str| match program.ir(kernel) {
+        Err(Error::Compile(found)) => found[0].to_string().lines().next().unwrap_or_default().to_owned(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        error("unknown"),
+        "kernel.metal:4:1: error: this function and that at kernel.metal:5:1 differ only by address spaces, and kernel `unknown` has \
+         a call for which the address space is not known at compile time, such as of a pointer that it loads from a buffer; give them \
+         different names"
+    );
+    assert_eq!(
+        error("other"),
+        "kernel.metal:7:1: error: this overload is chosen for a pointer to `device` memory, where Metal chooses another one, such as \
+         that at kernel.metal:6:1; types have no address spaces here; give them different names"
+    );
+    let names = ["known", "other"];
+    let both = program.specialize_all(&names, &[], elinvar_msl::InductionVariables::default());
+    assert!(both[0].as_ref().unwrap().ir.contains("store i32 10, ptr %0") && both[1].is_err());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use elinvar_spmd::intrinsic::{Intrinsic, PREFIX, Position};
 use crate::fault::{Problem, Result};
 use crate::machine::Machine;
 use crate::memory::{Allocation, Place};
+use crate::space;
 use crate::thread::{Frame, Function, State, Thread, Waiting};
 use crate::value::{Value, length};
 use crate::warp;
@@ -65,6 +66,8 @@ impl<'m> Machine<'m> {
         } else if intrinsic == Some(Intrinsic::Log) {
             self.log_call(&args)?;
             None
+        } else if [space::ASK, space::ARGUMENT, space::EXPECT].contains(&name) {
+            self.space_call(name, &args)?
         } else if name.starts_with(PREFIX) {
             return Err(Problem::Unsupported(format!("the intrinsic `{name}`")));
         } else if name.starts_with(warp::PREFIX) {

@@ -35,6 +35,7 @@ mod machine;
 mod math;
 mod memory;
 mod order;
+mod space;
 mod step;
 mod thread;
 mod transfer;

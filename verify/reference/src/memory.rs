@@ -45,17 +45,26 @@ pub(crate) struct Allocation {
     pub written: Vec<bool>,
     pub align: u64,
     pub writable: bool,
+    /// Address space of an argument, if the entry says it: a number of `__elinvar_argument_space`.
+    pub space: Option<u128>,
 }
 
 impl Allocation {
     /// Zeroed bytes, marked as unwritten.
     pub(crate) fn fresh(place: Place, len: usize, align: u64) -> Allocation {
-        Allocation { place, bytes: vec![0; len], written: vec![false; len], align, writable: true }
+        Allocation {
+            place,
+            bytes: vec![0; len],
+            written: vec![false; len],
+            align,
+            writable: true,
+            space: None,
+        }
     }
 
     pub(crate) fn filled(place: Place, bytes: Vec<u8>, align: u64) -> Allocation {
         let written = vec![true; bytes.len()];
-        Allocation { place, bytes, written, align, writable: true }
+        Allocation { place, bytes, written, align, writable: true, space: None }
     }
 }
 
@@ -174,6 +183,15 @@ impl Memory {
             && let Some(allocation) = &mut self.slots[index].allocation
         {
             allocation.writable = false;
+        }
+    }
+
+    /// Notes the address space of an argument.
+    pub(crate) fn set_space(&mut self, address: u64, space: u128) {
+        if let Some(index) = self.index(address)
+            && let Some(allocation) = &mut self.slots[index].allocation
+        {
+            allocation.space = Some(space);
         }
     }
 

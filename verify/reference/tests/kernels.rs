@@ -52,6 +52,32 @@ fn threadgroup_memory_and_edge_groups() {
 }
 
 #[test]
+fn overloads_on_address_spaces() {
+    let module = module(
+        "uint f(device const uint* p) { return p[0] + 1000u; }
+         uint f(threadgroup const uint* p) { return p[0] + 2000u; }
+         uint f(constant uint* p) { return p[0] + 3000u; }
+         uint f(thread const uint* p) { return p[0] + 4000u; }
+         struct S { uint v; uint get() const device { return v + 10u; } uint get() const constant { return v + 20u; }
+                    uint get() const { return v + 30u; } uint get() const threadgroup { return v + 40u; } };
+         template <typename T> uint g(T p) { return 5u; }
+         uint g(threadgroup uint* p) { return 6u; }
+         constant uint TABLE[2] = {7, 8};
+         kernel void k(device uint* out [[buffer(0)]], device S* d [[buffer(1)]], constant S& c [[buffer(2)]],
+                       threadgroup uint* tg [[threadgroup(0)]], constant uint* n [[buffer(3)]]) {
+             threadgroup uint sh[2]; threadgroup S s;
+             sh[0] = 1; tg[0] = 2; s.v = 3; out[0] = 9;
+             uint own = 4; S mine = {5};
+             out[1] = f(out); out[2] = f(sh); out[3] = f(tg); out[4] = f(n); out[5] = f(&own); out[6] = f(TABLE + 1);
+             out[7] = d->get(); out[8] = c.get(); out[9] = mine.get(); out[10] = s.get(); out[11] = g(sh) * 10u + g(own);
+         }",
+    );
+    let arguments = vec![words([0; 12]), words([11]), words([12]), Argument::Threadgroup(16), words([13])];
+    let memory = run(&module, &launch(1, 1, arguments)).expect("no fault");
+    assert_eq!(read(&memory[0]), [9, 1009, 2001, 2002, 3013, 4004, 3008, 21, 32, 35, 43, 65]);
+}
+
+#[test]
 fn simdgroups_meet_where_their_ways_join() {
     // Lanes leave the loop after different rounds; each round sums those that are still in it.
     let module = module(

@@ -9,6 +9,12 @@ __attribute__((const, nothrow)) uint __elinvar_threads_per_threadgroup(uint dime
 __attribute__((const, nothrow)) uint __elinvar_dispatch_threads_per_threadgroup(uint dimension);
 __attribute__((const, nothrow)) uint __elinvar_threads_per_grid(uint dimension);
 __attribute__((const, nothrow)) uint __elinvar_threadgroups_per_grid(uint dimension);
+
+// The address space of what a pointer points to, for functions that are overloaded on it: 1 device, 2 constant, 4 threadgroup,
+// 8 thread; the overload's number, and the set of address spaces in question. Of no call is another made, so that each has one answer.
+__attribute__((const, nothrow, nomerge)) uint __elinvar_address_space(const volatile void*, uint overload, uint spaces);
+// Expects what a pointer points to in this address space, or else the overload is the wrong one.
+__attribute__((nothrow, nomerge)) void __elinvar_expect_address_space(const volatile void*, uint overload, uint space);
 }
 
 namespace elinvar {
@@ -96,6 +102,10 @@ struct absent {
 };
 template <bool B> using optional = metal::conditional_t<B, void*, absent>;
 template <class A> ELINVAR_INLINE A memory(absent) { return memory<A>((void*)0); }
+
+// Says the address space of an argument, as __elinvar_address_space does.
+__attribute__((nothrow)) void argument_space(void* address, uint space) __asm__("__elinvar_argument_space");
+ELINVAR_INLINE void argument_space(absent, uint) {}
 
 // The argument for a parameter with an attribute.
 template <class A, class From> ELINVAR_INLINE A builtin() {

@@ -1,6 +1,7 @@
 //! Parses clang's diagnostics, maps them to the user's source and renders types as in MSL.
 
 pub(crate) mod address_spaces;
+mod reasons;
 pub(crate) mod type_names;
 
 use std::collections::HashSet;
@@ -145,7 +146,7 @@ fn diagnostic(m: &ClangDiagnostic, at: Option<Location>) -> Diagnostic {
         file: at.file,
         line: at.line,
         column: at.column,
-        message: type_names::in_msl(&m.text),
+        message: reasons::with_reason(type_names::in_msl(&m.text)),
         source_line: at.source_line,
         notes: Vec::new(),
     }

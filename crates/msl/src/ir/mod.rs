@@ -1,5 +1,6 @@
 //! Passes and checks over the LLVM IR text of kernels.
 
+pub(crate) mod address_spaces;
 pub(crate) mod dynamic_initializers;
 pub(crate) mod entries;
 pub(crate) mod function_pointers;

@@ -193,7 +193,7 @@ fn renamed(line: &str, name: &str, level: usize) -> String {
 }
 
 /// The definition without debug locations, which belong to one function, and without its comdat.
-fn without_places(body: &str) -> String {
+pub(crate) fn without_places(body: &str) -> String {
     let mut out = String::with_capacity(body.len());
     for (n, line) in body.split_inclusive('\n').enumerate() {
         let (code, end) = line.split_at(line.trim_end().len());

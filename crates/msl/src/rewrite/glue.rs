@@ -8,6 +8,7 @@ use crate::reflection::builtins;
 use crate::rewrite::attributes::Attribute;
 use crate::rewrite::buffer::RewriteBuffer;
 use crate::rewrite::function_constants::FunctionConstantDecl;
+use crate::rewrite::function_head::Space;
 use crate::rewrite::kernels::{Kernel, Param, Template};
 use crate::rewrite::struct_attributes::AttributedStruct;
 
@@ -180,8 +181,8 @@ fn expression(text: &mut RewriteBuffer, attribute: Option<&Attribute>, offset: u
 }
 
 /// Append the entry of a kernel, with this suffix of its name. A parameter that is absent for its function constant takes no space;
-/// [`PRESENT`], with the same suffix, says which are present.
-pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, suffix: &str) {
+/// [`PRESENT`], with the same suffix, says which are present. With `spaces`, the entry says its arguments' address spaces.
+pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, suffix: &str, spaces: bool) {
     let offset = kernel.offset;
     text.replace(&format!("{GLUE_MARKER}{}extern \"C\" {{\n", open(kernel)), offset);
     let conditions: Vec<&Attribute> = kernel.params.iter().filter_map(Param::condition).collect();
@@ -210,8 +211,15 @@ pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, suffix: &str) {
     }
     let arguments: Vec<String> =
         kernel.params.iter().enumerate().map(|(p, param)| argument(p, param)).collect();
+    let said = kernel.params.iter().enumerate().filter(|(_, param)| spaces && is_launch_argument(param));
+    let said: String = said
+        .map(|(p, param)| {
+            let space = param.space.map_or(Space::Constant, Space::from);
+            format!("elinvar::argument_space(a{p}, {});\n", space as u8)
+        })
+        .collect();
     let glue = format!(
-        ") {{\nusing F [[maybe_unused]] = {};\n{}({});\n}} }}\n{}",
+        ") {{\n{said}using F [[maybe_unused]] = {};\n{}({});\n}} }}\n{}",
         pointer(kernel),
         kernel
             .function

@@ -8,7 +8,9 @@ pub(crate) mod attributes;
 pub(crate) mod buffer;
 mod casts;
 mod coherent;
+pub(crate) mod dispatch;
 pub(crate) mod function_constants;
+pub(crate) mod function_head;
 pub(crate) mod glue;
 pub(crate) mod instantiations;
 mod intrinsics;
@@ -24,6 +26,7 @@ use self::allow_list::Pragma;
 use self::attributes::{Attribute, Fault, Place};
 use self::buffer::RewriteBuffer;
 use self::casts::Casts;
+use self::dispatch::Overload;
 use self::function_constants::FunctionConstantDecl;
 use self::instantiations::DeclaredType;
 use self::intrinsics::{Definition, LabeledFunctions};
@@ -53,6 +56,10 @@ pub(crate) struct Rewritten {
     pub warnings: Vec<(usize, String)>,
     /// Errors: offset and message.
     pub errors: Vec<(usize, String)>,
+    /// Functions that call others depending on address spaces, by number.
+    pub overloads: Vec<Overload>,
+    /// Declarations that differ only by address spaces and cannot be distinguished.
+    pub indistinct: Vec<Overload>,
 }
 
 const THREADGROUP: &str = "static __attribute__((used, section(\"elinvar.threadgroup\")))";
@@ -64,7 +71,7 @@ const AFTER: &str = "\n#pragma clang attribute pop\n";
 /// Treatment of address spaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AddressSpaces {
-    /// Removed: memory is one address space. Overloads that differ by address spaces only are merged.
+    /// Removed: memory is one address space. Functions that differ by address spaces only are chosen later; see [`dispatch`].
     Erased,
     /// Kept as attributes of clang's; see [`crate::diagnostics::address_spaces`].
     Annotated,
@@ -96,6 +103,9 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         has_parameters: false,
         handled: HashSet::new(),
         functions: Vec::new(),
+        overloads: Vec::new(),
+        indistinct: Vec::new(),
+        named: HashSet::new(),
         warnings: if address_spaces == AddressSpaces::Erased {
             allow_list::const_casts(&tokens)
         } else {
@@ -104,10 +114,17 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
     };
     walk.run();
     walk.take_types();
+    walk.dispatch_overloads();
+    // An insertion precedes what replaces the text behind it.
+    walk.edits.sort_by_key(|(start, end, _)| (*start, *end));
     let mut output = RewriteBuffer::default();
     output.replace(BEFORE, 0);
     let mut at = 0;
     for (start, end, replacement) in &walk.edits {
+        // In the name of an overload, which is replaced as a whole.
+        if *start < at {
+            continue;
+        }
         output.copy(&text[at..*start], at);
         output.replace(replacement, *start);
         at = *end;
@@ -124,6 +141,8 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         functions: walk.functions,
         warnings: walk.warnings,
         errors: walk.errors,
+        overloads: walk.overloads,
+        indistinct: walk.indistinct,
     }
 }
 
@@ -174,6 +193,10 @@ struct Rewriter<'a> {
     /// Offsets of attributes whose values members get.
     handled: HashSet<usize>,
     functions: Vec<String>,
+    overloads: Vec<Overload>,
+    indistinct: Vec<Overload>,
+    /// Offsets at which parameters have been given names.
+    named: HashSet<usize>,
     warnings: Vec<(usize, String)>,
 }
 
@@ -200,45 +223,6 @@ impl Rewriter<'_> {
                 _ => i + 1,
             };
         }
-    }
-
-    /// Remove the declaration at `i` if it differs from an earlier one by address spaces only, or is the library's.
-    fn repeated(&mut self, i: usize) -> Option<usize> {
-        if let Some(Scope::Namespace(_, names)) = self.scopes.last()
-            && self.namespaces() == ["metal"]
-            && names.len() == 1
-            && let Some(behind) = overloads::of_library(self.tokens, i)
-        {
-            self.edit(i, behind, String::new());
-            self.statement = behind;
-            return Some(behind);
-        }
-        if self.address_spaces == AddressSpaces::Annotated {
-            if overloads::is_variable(self.tokens, i) && !self.in_body() {
-                let message = "a variable at program scope has no address space; Metal requires `constant`";
-                self.warnings.push((self.tokens.start(i), message.to_owned()));
-            }
-            return None;
-        }
-        let (scope, class) = match self.scopes.last() {
-            None | Some(Scope::Linkage) => (0, false),
-            Some(Scope::Class(number, _)) => (*number, true),
-            Some(Scope::Namespace(number, _)) => (*number, false),
-            Some(Scope::Body { .. }) => return None,
-        };
-        let repeated = self.declarations.visit(self.tokens, i, scope, class)?;
-        if repeated.differs && overloads::is_kernel(self.tokens, i) {
-            let message = "this kernel differs from an earlier one only by address spaces, which Elinvar does not \
-                           distinguish; give it another name";
-            self.error(i, message);
-        } else if repeated.differs {
-            let message = "this overload differs from an earlier one only by address spaces, which Elinvar does not \
-                           distinguish; calls of both go to the earlier one";
-            self.warnings.push((self.tokens.start(i), message.to_owned()));
-        }
-        self.edit(i, repeated.behind, String::new());
-        self.statement = repeated.behind;
-        Some(repeated.behind)
     }
 
     /// Replace the tokens `from..to`, preserving line breaks.

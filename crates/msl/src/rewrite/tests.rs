@@ -311,11 +311,30 @@ fn one_of_each_overload() {
     assert_eq!(text, "struct S { public: S()  = default;  int a; };");
     let text = body("namespace a { void f(device int*) {} } namespace b { void f(thread int*) {} }");
     assert_eq!(text.matches("void f").count(), 2);
-    let r = rewrite(
-        "int f(device int* a) { return 1; }\nint f(thread int* a) { return 2; }",
-        AddressSpaces::Erased,
-    );
-    assert_eq!((r.warnings.len(), r.warnings[0].0), (1, 35));
+}
+
+#[test]
+fn overloads_are_dispatched() {
+    let text = "int f(device int* a) { return 1; }\nconstexpr int f(thread int* b) { return 2; }\nint f(threadgroup int*) { return 1; }";
+    let r = rewrite(text, AddressSpaces::Erased);
+    let text = r.text.text();
+    let dispatched = "int elinvar_overload_t_f ( int* a); int f( int* a) { if (__elinvar_address_space((const volatile void*)(a), 0, 13) == 8) \
+         return elinvar_overload_t_f(a); return 1; }\n int elinvar_overload_t_f( int* b) { return 2; }\n";
+    assert!(text.contains(dispatched), "{text}");
+    assert!(r.warnings.is_empty() && r.indistinct.is_empty());
+    assert_eq!((r.overloads[0].first, r.overloads[0].second), (0, 35));
+    for text in [
+        "[[kernel]] void k(device int* a) {} [[kernel]] void k(threadgroup int* a) { return; }",
+        "template <class T> struct P<device T*> { int x; }; template <class T> struct P<thread T*> { int y; };",
+        "struct C { C(device int* a) : x(1) {} C(thread int* a) : x(2) {} int x; };",
+        "int f(device int* a, int n = 1) { return n; } int f(thread int* a, int n = 2) { return n; }",
+        "int f(device const int* a, int n = 1) { return n; } int f(thread int* a, int n = 2) { return n; }",
+        "struct S { int f() const device; int f() const thread { return 1; } };",
+        "int f(P<device int*> a) { return 1; } int f(P<thread int*> a) { return 2; }",
+    ] {
+        assert_eq!(rewrite(text, AddressSpaces::Erased).indistinct.len(), 1, "{text}");
+        assert!(rewrite(text, AddressSpaces::Annotated).indistinct.is_empty());
+    }
 }
 
 #[test]

@@ -182,16 +182,19 @@ impl Slot<'_> {
         if names.is_empty() {
             return self.refuse("needs at least one function");
         }
-        let mut handles = InlineBytes::new();
+        // The number of functions, then their handles.
+        let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        let mut words = InlineBytes::new();
+        words.extend_from_slice(&count.to_ne_bytes());
         for name in names {
             if !functions.contains(name) {
                 let known = similar_names("functions", name, functions.iter().map(String::as_str));
                 return self
                     .refuse(format_args!("no `[[visible]]` function `{name}` in the source; {known}"));
             }
-            handles.extend_from_slice(&function_handle(name).to_ne_bytes());
+            words.extend_from_slice(&function_handle(name).to_ne_bytes());
         }
-        Ok(Binding::Bytes(handles))
+        Ok(Binding::Bytes(words))
     }
 
     fn bind_bytes(&self, bytes: InlineBytes, element: Element) -> Result<Binding> {

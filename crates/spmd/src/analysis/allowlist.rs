@@ -11,7 +11,7 @@ use elinvar_ir::{Global, Location, Module, Op};
 
 use crate::analysis::stack_usage;
 use crate::intrinsic::{Intrinsic, PREFIX};
-use crate::support::calls::EXTERNAL;
+use crate::support::calls::{EXTERNAL, undefined_call};
 use crate::support::demangle::source_name;
 use crate::support::ir::callee_name;
 use crate::{Error, THREADGROUP_SECTION};
@@ -158,7 +158,7 @@ pub(crate) fn check(module: &Module) -> Result<(), Error> {
 fn refusal(name: &str, location: Option<Location>) -> Error {
     let what = match name.strip_prefix("llvm.") {
         Some(intrinsic) => format!("the compiler's intrinsic `{intrinsic}`"),
-        None => format!("a call of `{}`, which is declared but not defined", source_name(name)),
+        None => undefined_call(name),
     };
     Error::unsupported(what, location)
 }

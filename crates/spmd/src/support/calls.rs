@@ -63,10 +63,16 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
     match module.function(name) {
         Some(f) if !f.is_declaration() => Ok(CallKind::Ordinary),
         _ if EXTERNAL.binary_search(&name).is_ok() => Ok(CallKind::Ordinary),
-        _ => Err(Error::unsupported(
-            format!("a call of `{}`, which is declared but not defined", source_name(name)),
-            location,
-        )),
+        _ => Err(Error::unsupported(undefined_call(name), location)),
+    }
+}
+
+/// Describes the call of a function that has no definition.
+pub(crate) fn undefined_call(name: &str) -> String {
+    let function = source_name(name);
+    match name.contains("5metal10raytracing") {
+        true => format!("ray tracing, here `{function}`"),
+        false => format!("a call of `{function}`, which is declared but not defined"),
     }
 }
 

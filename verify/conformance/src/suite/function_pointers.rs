@@ -125,8 +125,13 @@ fn tables_by_position(device: &Device) -> CaseResult {
         }}
         kernel void maybe(device float* x, visible_function_table<Map> maps, uint i [[thread_position_in_grid]]) {{
             x[i] = is_null_visible_function_table(maps) ? -1.0f : maps[0](x[i]);
+        }}
+        kernel void all(device float* x, visible_function_table<Map> maps, uint i [[thread_position_in_grid]]) {{
+            for (uint k = 0; k < maps.size(); ++k) x[i] = maps[k](x[i]);
+            x[i] += maps.size() * 1000.0f + (maps.empty() ? 100.0f : 0.0f) + (maps != nullptr ? 10.0f : 0.0f);
         }}"
     );
+    let all = kernel(device, "all", &text)?;
     let (first, maybe) = (kernel(device, "first", &text)?, kernel(device, "maybe", &text)?);
     let mut x = device.buffer_with_data(&[3_f32; COUNT])?;
     run(device, &first, Grid::threads(COUNT as u32), (&mut x, Arg::functions(["square"])))?;
@@ -135,6 +140,15 @@ fn tables_by_position(device: &Device) -> CaseResult {
     expect_all(&x.to_vec()?, |_| 10.0);
     run(device, &maybe, Grid::threads(COUNT as u32), (&mut x, Arg::unbound()))?;
     expect_all(&x.to_vec()?, |_| -1.0);
+    run(
+        device,
+        &all,
+        Grid::threads(COUNT as u32),
+        (&mut x, Arg::functions(["next", "next", "square", "twice"])),
+    )?;
+    expect_all(&x.to_vec()?, |_| 2.0 + 4010.0);
+    run(device, &all, Grid::threads(COUNT as u32), (&mut x, Arg::unbound()))?;
+    expect_all(&x.to_vec()?, |_| 2.0 + 4010.0 + 100.0);
     Ok(())
 }
 
@@ -201,7 +215,7 @@ fn refused_tables(device: &Device) -> CaseResult {
         return Err(format!("expected a fault, got {outcome:?}").into());
     };
     assert!(
-        !device.caps().features.names_accesses || fault.message.contains("element 5 of argument 0 `maps`"),
+        !device.caps().features.names_accesses || fault.message.contains("element 6 of argument 0 `maps`"),
         "{fault}"
     );
     Ok(())

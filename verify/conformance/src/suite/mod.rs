@@ -47,6 +47,7 @@ mod matrices;
 mod memory;
 mod numbers;
 mod order;
+mod overloads;
 mod pipeline;
 mod primitives;
 mod program_scope;
@@ -190,6 +191,7 @@ pub fn cases() -> Vec<Case> {
         attributes::CASES,
         templates::CASES,
         language::CASES,
+        overloads::CASES,
         layout::CASES,
         logging::CASES,
         log_delivery::CASES,

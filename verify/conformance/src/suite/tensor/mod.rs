@@ -1,4 +1,4 @@
-//! Tensor operations by kernels, compared with the same operations in `f64` on the host.
+//! Tensor operations, by kernels and by libraries, compared with the same operations in `f64` on the host.
 //!
 //! Operands are multiples of 1/16 up to 2 in magnitude, which are exact in every type, at sizes that are no multiples of anything, in
 //! row-major order, transposed, and as slices of larger tensors. Every element of a result is compared, and the elements around a slice
@@ -6,6 +6,7 @@
 
 mod attention;
 mod errors;
+mod libraries;
 mod maps;
 mod normalization;
 mod order;
@@ -31,6 +32,7 @@ pub(super) fn all() -> Vec<Case> {
         attention::CASES,
         order::CASES,
         errors::CASES,
+        libraries::CASES,
     ]
     .concat()
 }

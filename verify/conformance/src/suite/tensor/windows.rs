@@ -41,7 +41,7 @@ fn along<T: Copy>(list: &[T], axis: usize) -> T {
 }
 
 /// The terms of each element of the result, by the definition: each element of `x` meets each place of the window.
-fn terms(
+pub(super) fn terms(
     of: &Convolution,
     (x, xs): (&[usize], &[f64]),
     (w, ws): (&[usize], &[f64]),

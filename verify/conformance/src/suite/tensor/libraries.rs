@@ -1,0 +1,236 @@
+//! The vendor's route: operations by the device's library, as the chapter `primitives` knows them, from views. What a library has not is
+//! left out; a case is unsupported if it has nothing of it.
+
+use elinvar::tensor::{
+    Activation, Convolution, DataType, MatMul, Operation, Plan, Pooling, PoolingKind, Route, TensorMut,
+    TensorRef, Window,
+};
+use elinvar::{Device, Error};
+
+use super::windows::terms;
+use super::{CaseResult, Layout, Near, Random, Stored, UNIT, broadcast, indices};
+
+cases!("tensor": products_by_the_library, batches_by_the_library, integers_by_the_library, windows_by_the_library);
+
+/// How many operations the library has computed, or why it has none of them.
+#[derive(Default)]
+struct Tally {
+    computed: usize,
+    refused: Option<Error>,
+}
+
+impl Tally {
+    /// Computes an operation by the library; whether the library has it.
+    fn compute(
+        &mut self,
+        operation: impl Into<Operation>,
+        inputs: &[&Stored],
+        out: &mut Stored,
+    ) -> elinvar::Result<bool> {
+        let operation = operation.into();
+        let inputs = inputs.iter().map(|input| input.view()).collect::<elinvar::Result<Vec<_>>>()?;
+        let inputs: Vec<&TensorRef<'_>> = inputs.iter().collect();
+        let mut out: TensorMut<'_> = out.view_mut()?;
+        let auto = Plan::new(operation.clone(), &inputs, &mut [&mut out], Route::Auto)?.route();
+        let plan = match Plan::new(operation, &inputs, &mut [&mut out], Route::Vendor) {
+            Ok(plan) => plan,
+            Err(refused @ Error::Unsupported(_)) => {
+                assert_eq!(auto, Route::Kernel);
+                self.refused = Some(refused);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        assert_eq!((plan.route(), auto, plan.steps()), (Route::Vendor, Route::Vendor, 1));
+        plan.device().stream()?.tensor_plan(&plan)?.wait()?;
+        self.computed += 1;
+        Ok(true)
+    }
+
+    fn end(self) -> CaseResult {
+        match self.refused {
+            Some(refused) if self.computed == 0 => Err(refused.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An element of a product: the sum of its terms.
+fn sum((left, x): (&[usize], &[f64]), (right, y): (&[usize], &[f64]), index: &[usize]) -> Near {
+    let (batch, last) = index.split_at(index.len() - 2);
+    let of = |shape: &[usize], values: &[f64], place: [usize; 2]| {
+        let index: Vec<usize> = batch.iter().copied().chain(place).collect();
+        values[broadcast(&index, shape)]
+    };
+    let terms = left[left.len() - 1];
+    Near::sum((0..terms).map(|k| of(left, x, [last[0], k]) * of(right, y, [k, last[1]])))
+}
+
+/// Each type, each order of the factors, factors of the sums, a bias and activations.
+fn products_by_the_library(device: &Device) -> CaseResult {
+    let (mut random, mut tally) = (Random::new(71), Tally::default());
+    for (data_type, activation) in DataType::FLOATS.into_iter().flat_map(|data_type| {
+        [Activation::None, Activation::Relu, Activation::GeluTanh].map(|activation| (data_type, activation))
+    }) {
+        for (number, [m, k, n]) in
+            [[1, 8, 16], [17, 33, 9], [64, 40, 72], [130, 256, 8], [3, 1, 5]].into_iter().enumerate()
+        {
+            let layout = |turned: bool| if turned { Layout::transposed(2) } else { Layout::row_major() };
+            let (left, right) = (layout(number % 2 == 1), layout(number % 3 == 1));
+            let (a, x) = Stored::random(device, data_type, &[m, k], left, &mut random)?;
+            let (b, y) = Stored::random(device, data_type, &[k, n], right, &mut random)?;
+            let (bias, z) = Stored::random(device, data_type, &[n], Layout::row_major(), &mut random)?;
+            let before = random.values(m * n, data_type);
+            for (has_bias, beta) in [(false, 0.0), (true, 0.0), (false, -0.5)] {
+                let mut out = Stored::new(device, data_type, &[m, n], Layout::row_major(), &before)?;
+                let operation = MatMul { alpha: 0.25, beta, bias: has_bias, activation };
+                let inputs = if has_bias { vec![&a, &b, &bias] } else { vec![&a, &b] };
+                if !tally.compute(operation, &inputs, &mut out)? {
+                    continue;
+                }
+                let index: Vec<Vec<usize>> = indices(&[m, n]).collect();
+                let what = format!("{data_type} {operation:?} of {m} × {k} × {n}");
+                out.expect(&what, |at| {
+                    let sum = sum((&[m, k], &x), (&[k, n], &y), &index[at]);
+                    let added = f64::from(beta) * before[at] + if has_bias { z[at % n] } else { 0.0 };
+                    let value = 0.25 * sum.value + added;
+                    let error = 0.25 * sum.error + 8.0 * UNIT * (value.abs() + 8.0);
+                    match activation {
+                        Activation::Relu => Near { value: value.max(0.0), error },
+                        Activation::GeluTanh => {
+                            let inner =
+                                (2.0 / std::f64::consts::PI).sqrt() * (value + 0.044_715 * value.powi(3));
+                            // GPUs have a hyperbolic tangent with a relative error of up to 2⁻¹¹ (PTX ISA, `tanh.approx.f32`).
+                            let error = 1.2 * error + value.abs() / (1 << 11) as f64;
+                            Near { value: 0.5 * value * (1.0 + inner.tanh()), error }
+                        }
+                        _ => Near { value, error },
+                    }
+                })?;
+            }
+        }
+    }
+    tally.end()
+}
+
+/// Batches, with a factor that all products have in common, and vectors.
+fn batches_by_the_library(device: &Device) -> CaseResult {
+    let (mut random, mut tally) = (Random::new(72), Tally::default());
+    for data_type in DataType::FLOATS {
+        for (left, right, result) in [
+            (vec![3, 5, 8], vec![3, 8, 16], vec![3, 5, 16]),
+            (vec![3, 5, 8], vec![8, 16], vec![3, 5, 16]),
+            (vec![5, 8], vec![4, 8, 3], vec![4, 5, 3]),
+            (vec![1, 5, 8], vec![4, 8, 3], vec![4, 5, 3]),
+            (vec![2, 1, 7], vec![2, 7, 1], vec![2, 1, 1]),
+        ] {
+            for turned in [false, true] {
+                let layout = |shape: &[usize]| {
+                    let mut order: Vec<usize> = (0..shape.len()).collect();
+                    if turned {
+                        order.swap(shape.len() - 2, shape.len() - 1);
+                    }
+                    Layout { order, ..Layout::default() }
+                };
+                let (a, x) = Stored::random(device, data_type, &left, layout(&left), &mut random)?;
+                let (b, y) = Stored::random(device, data_type, &right, layout(&right), &mut random)?;
+                let mut out = Stored::new(device, data_type, &result, Layout::row_major(), &[])?;
+                if tally.compute(MatMul::default(), &[&a, &b], &mut out)? {
+                    let index: Vec<Vec<usize>> = indices(&result).collect();
+                    let what = format!("{data_type} {left:?} · {right:?}, turned: {turned}");
+                    out.expect(&what, |at| sum((&left, &x), (&right, &y), &index[at]))?;
+                }
+            }
+        }
+        for turned in [false, true] {
+            let layout = if turned { Layout::transposed(2) } else { Layout::row_major() };
+            let (a, x) = Stored::random(device, data_type, &[35, 67], layout, &mut random)?;
+            let (b, y) = Stored::random(device, data_type, &[67], Layout::row_major(), &mut random)?;
+            let mut out = Stored::new(device, data_type, &[35], Layout::row_major(), &[])?;
+            if tally.compute(MatMul::default(), &[&a, &b], &mut out)? {
+                out.expect("a vector", |at| sum((&[35, 67], &x), (&[67, 1], &y), &[at, 0]))?;
+            }
+        }
+    }
+    tally.end()
+}
+
+fn integers_by_the_library(device: &Device) -> CaseResult {
+    let (mut random, mut tally) = (Random::new(73), Tally::default());
+    for [m, k, n] in [[1, 4, 4], [33, 64, 20], [17, 129, 9]] {
+        let (a, x) = Stored::random(device, DataType::I8, &[m, k], Layout::row_major(), &mut random)?;
+        let (b, y) = Stored::random(device, DataType::I8, &[k, n], Layout::transposed(2), &mut random)?;
+        let before = random.values(m * n, DataType::I32);
+        let mut out = Stored::new(device, DataType::I32, &[m, n], Layout::row_major(), &before)?;
+        if tally.compute(MatMul { beta: 1.0, ..MatMul::default() }, &[&a, &b], &mut out)? {
+            let index: Vec<Vec<usize>> = indices(&[m, n]).collect();
+            out.expect("integers", |at| {
+                Near::exact(sum((&[m, k], &x), (&[k, n], &y), &index[at]).value + before[at])
+            })?;
+        }
+    }
+    tally.end()
+}
+
+/// Convolutions and pooling in both layouts, with groups, and with one spatial axis.
+fn windows_by_the_library(device: &Device) -> CaseResult {
+    let (mut random, mut tally) = (Random::new(74), Tally::default());
+    let windows = [
+        Window::default(),
+        Window::stride(2).padded(1),
+        Window { stride: vec![1, 2], padding: vec![(1, 1), (0, 0)], dilation: vec![2, 1] },
+    ];
+    for (window, data_type) in windows.iter().flat_map(|window| DataType::FLOATS.map(|ty| (window, ty))) {
+        for (groups, bias, last) in [(1, false, false), (1, true, true), (2, true, false), (6, false, false)]
+        {
+            let (x, weights) = ([2, 6, 9, 8], [12, 6 / groups, 3, 2]);
+            let size = |axis: usize| {
+                let at = |list: &[usize]| list[if list.len() == 1 { 0 } else { axis }];
+                let (low, high) = window.padding[if window.padding.len() == 1 { 0 } else { axis }];
+                (x[axis + 2] + low + high - (weights[axis + 2] - 1) * at(&window.dilation) - 1)
+                    / at(&window.stride)
+                    + 1
+            };
+            let result = [2, 12, size(0), size(1)];
+            let layout = || {
+                if last {
+                    Layout { order: vec![0, 2, 3, 1], ..Layout::default() }
+                } else {
+                    Layout::row_major()
+                }
+            };
+            let (source, xs) = Stored::random(device, data_type, &x, layout(), &mut random)?;
+            let (filters, ws) = Stored::random(device, data_type, &weights, layout(), &mut random)?;
+            let (added, bs) = Stored::random(device, data_type, &[12], Layout::row_major(), &mut random)?;
+            let mut out = Stored::new(device, data_type, &result, layout(), &[])?;
+            let of = Convolution { window: window.clone(), groups, bias, ..Convolution::default() };
+            let inputs = if bias { vec![&source, &filters, &added] } else { vec![&source, &filters] };
+            if tally.compute(of.clone(), &inputs, &mut out)? {
+                let sums = terms(&of, (&x, &xs), (&weights, &ws), &result);
+                let space = result[2] * result[3];
+                out.expect(&format!("{data_type} {of:?}, channels last: {last}"), |at| {
+                    let near = Near::sum(sums[at].iter().copied());
+                    let value = near.value + if bias { bs[at / space % 12] } else { 0.0 };
+                    Near { value, error: near.error + 2.0 * UNIT * value.abs() }
+                })?;
+            }
+        }
+    }
+    let kinds = [PoolingKind::Max, PoolingKind::Average, PoolingKind::AverageWithPadding];
+    for (kind, data_type) in kinds.into_iter().flat_map(|kind| DataType::FLOATS.map(|ty| (kind, ty))) {
+        let (source, xs) = Stored::random(device, data_type, &[2, 3, 11], Layout::row_major(), &mut random)?;
+        let mut out = Stored::new(device, data_type, &[2, 3, 5], Layout::row_major(), &[])?;
+        let of = Pooling::new(kind, &[3], Window::stride(2));
+        if tally.compute(of, &[&source], &mut out)? {
+            out.expect(&format!("{kind:?} of {data_type}"), |at| {
+                let (line, first) = (at / 5 * 11, at % 5 * 2);
+                let all = &xs[line + first..line + first + 3];
+                match kind {
+                    PoolingKind::Max => Near::exact(all.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
+                    _ => Near { value: all.iter().sum::<f64>() / 3.0, error: 16.0 * UNIT },
+                }
+            })?;
+        }
+    }
+    tally.end()
+}

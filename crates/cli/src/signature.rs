@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use elinvar::{Access, ArgKind, Signature};
-use elinvar_driver::Arg;
+use elinvar_driver::{Arg, LogSite};
 use serde_json::{Value, json};
 
 /// An argument's declaration in MSL: `device const float* a`.
@@ -62,10 +62,13 @@ pub fn text(signature: &Signature) -> String {
             if code.simdgroup { "yes" } else { "no" }
         );
     }
+    for log in &signature.logs {
+        let _ = write!(out, "\n      log {} {:?} at {}:{}", log.level, log.format, log.file, log.line);
+    }
     out
 }
 
-/// The signature as JSON; `code` is null until the code has been built.
+/// The signature as JSON; `code` is null, and `logs` is empty, until the code has been built.
 pub fn to_json(signature: &Signature) -> Value {
     let args: Vec<Value> = signature.args.iter().map(arg_json).collect();
     let builtins: Vec<Value> = signature
@@ -91,6 +94,18 @@ pub fn to_json(signature: &Signature) -> Value {
         "builtins": builtins,
         "max_threads_per_threadgroup": signature.max_threads_per_threadgroup,
         "code": code,
+        "logs": signature.logs.iter().map(log_json).collect::<Vec<_>>(),
+    })
+}
+
+fn log_json(log: &LogSite) -> Value {
+    json!({
+        "level": log.level.to_string(),
+        "subsystem": log.subsystem,
+        "category": log.category,
+        "format": log.format,
+        "file": log.file,
+        "line": log.line,
     })
 }
 

@@ -99,6 +99,26 @@ fn a_kernel_that_code_generation_does_not_support_fails_the_check() {
 }
 
 #[test]
+fn log_calls_are_listed() {
+    let folder = Folder::new();
+    let log = "constant os_log own(\"com.example\", \"lines\");\nkernel void k(device int* o) {\n  own.log_error(\"%d\\n\", o[0]);\n  \
+               printf(\"done\");\n}\n";
+    let file = folder.write("log.metal", format!("{HEAD}{log}{FILL}"));
+    let ended = elinvar(&["check", &file]);
+    ended.expect(0, &[]);
+    let lines = format!(
+        "\n      log error \"%d\\n\" at {file}:5\n      log notice \"done\" at {file}:6\n      cpu: ok\n"
+    );
+    assert!(ended.stdout.contains(&lines), "{}", ended.stdout);
+    let json = elinvar(&["check", &file, "--target", "cuda", "--json"]).json();
+    let kernels = &json["files"][0]["kernels"];
+    let entry = |level: &str, subsystem: &str, category: &str, format: &str, line: u32| json!({ "level": level, "subsystem": subsystem, "category": category, "format": format, "file": file, "line": line });
+    let expected =
+        json!([entry("error", "com.example", "lines", "%d\n", 5), entry("notice", "", "", "done", 6)]);
+    assert_eq!((&kernels[0]["logs"], &kernels[1]["logs"]), (&expected, &json!([])));
+}
+
+#[test]
 fn a_barrier_that_not_all_threads_may_reach_is_a_warning() {
     let folder = Folder::new();
     let kernel = |condition: &str| {

@@ -456,6 +456,36 @@ fn pointers_into_the_wrong_space() {
     assert!(compile(&msl(text)).unwrap().warnings().is_empty());
 }
 
+#[test]
+fn casts_into_the_wrong_space() {
+    let text = "template <typename T> T first(const device T* p) { return *(thread const T*)p; }\n\
+        kernel void k(device float* a, constant uint& n, uint i [[thread_position_in_grid]]) {\n\
+        \x20   threadgroup float tile[4]; float own[4] = {1}; ulong bits = 16;\n\
+        \x20   float* b = (float*)a;\n\
+        \x20   threadgroup uint* c = (threadgroup uint*)a;\n\
+        \x20   device uint* d = (device uint*)(tile + 1);\n\
+        \x20   constant uchar* e = (constant uchar*)&a[1];\n\
+        \x20   auto f = (thread int*)tile;\n\
+        \x20   device int* g = (device int*)(a + i); device vec<uint, 2>* h = (device vec<uint, 2>*)a;\n\
+        \x20   thread uint* j = (thread uint*)own; constant int* l = (constant int*)&n;\n\
+        \x20   device float* m = (device float*)bits; threadgroup half* o = (threadgroup half*)tile;\n\
+        \x20   a[i] = b[0] + c[0] + d[0] + e[0] + f[0] + g[0] + h[0].x + j[0] + l[0] + m[0] + o[0] + first(a) + (float)(*a); }";
+    let found = spaces(text);
+    let cast = |at: &str, from: &str, to: &str| {
+        format!("{at}: C-style cast from '{from}' to a pointer to '{to}' memory; {DIFFER}")
+    };
+    let expected = [
+        cast("3:77", "device float const *", "thread"),
+        "6:16: a cast to a pointer without an address space, which is an error in Metal".to_owned(),
+        cast("7:46", "device float *", "threadgroup"),
+        cast("8:36", "threadgroup float *", "device"),
+        cast("9:42", "device float *", "constant"),
+        cast("10:27", "threadgroup float[4]", "thread"),
+    ];
+    assert_eq!(found, expected);
+    assert!(compile(&msl(text)).unwrap().warnings().is_empty());
+}
+
 /// Every spurious error of the check is repeated for each instantiation: of a template for all combinations of arguments only so many
 /// are checked that each argument occurs.
 #[test]

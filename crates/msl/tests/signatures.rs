@@ -215,6 +215,13 @@ fn what_cannot_be_had_is_refused_by_name() {
             other => panic!("{of}: {other:?}"),
         }
     }
+    let text = "using namespace metal; kernel void k(const array<device float*, 2> seen [[buffer(0)]]) {}";
+    match Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap().ir("k") {
+        Err(Error::Unsupported(why)) => {
+            assert!(why.contains("`seen`") && why.contains("of argument buffers"), "{why}")
+        }
+        other => panic!("{other:?}"),
+    }
     match PROGRAM.ir("nothing") {
         Err(Error::NoKernel { name, known }) => {
             assert_eq!(name, "nothing");

@@ -22,8 +22,8 @@ fn a_device_without_troubles_is_healthy() {
     let health = bench.device.health();
     assert_eq!(health.status, Status::Healthy, "{health}");
     let parts: Vec<Component> = health.findings.iter().map(|finding| finding.component).collect();
-    use Component::{Breaker, Compiler, Latency, Memory, Queues, Temperature};
-    assert_eq!(parts, [Memory, Queues, Compiler, Latency, Breaker, Temperature]);
+    use Component::{Breaker, Compiler, Latency, Log, Memory, Queues, Temperature};
+    assert_eq!(parts, [Memory, Queues, Compiler, Latency, Breaker, Temperature, Log]);
     assert!(
         health
             .to_string()
@@ -35,7 +35,9 @@ fn a_device_without_troubles_is_healthy() {
 fn what_nothing_measures_is_unknown() {
     let bench = Bench::new();
     let health = bench.device.health();
-    for part in [Component::Queues, Component::Compiler, Component::Latency, Component::Temperature] {
+    for part in
+        [Component::Queues, Component::Compiler, Component::Latency, Component::Temperature, Component::Log]
+    {
         assert_eq!(health.of(part), Status::Unknown, "{health}");
     }
     assert!(

@@ -266,7 +266,7 @@ impl Row {
         let unknown = || {
             json!({
                 "name": name, "file": file, "line": line, "dimensions": null, "args": null, "builtins": null,
-                "max_threads_per_threadgroup": null, "code": null,
+                "max_threads_per_threadgroup": null, "code": null, "logs": null,
             })
         };
         let mut kernel = signature.as_ref().map_or_else(unknown, signature::to_json);

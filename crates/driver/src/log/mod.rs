@@ -89,6 +89,7 @@ pub struct Log {
     delivery: Mutex<()>,
     /// Lost records of rings before the last reset, and records that cannot be read.
     lost_before: AtomicU64,
+    delivered: AtomicU64,
     callbacks: Mutex<Vec<(u64, Arc<LogCallback>)>>,
     last_callback: AtomicU64,
     pending: Mutex<Pending>,
@@ -157,6 +158,11 @@ impl Log {
         }
     }
 
+    /// Number of lines that were passed to the receivers.
+    pub fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
     /// Number of records that were lost because the ring was full.
     pub fn lost(&self) -> u64 {
         let now = self.ring.get().map_or(0, |ring| ring.memory.lost());
@@ -220,6 +226,7 @@ impl Log {
 
     /// Passes a line to the receivers. For devices whose system formats lines; they are passed as they come.
     pub fn deliver(&self, line: &LogLine) {
+        self.delivered.fetch_add(1, Ordering::Relaxed);
         let callbacks: Vec<Arc<LogCallback>> =
             self.callbacks.lock().iter().map(|(_, callback)| callback.clone()).collect();
         let _callback = Callback::enter();

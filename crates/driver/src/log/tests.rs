@@ -356,3 +356,34 @@ fn sizes_have_limits() {
     log.control();
     assert!(log.set_size(4096).unwrap_err().to_string().contains("has to be set before"));
 }
+
+/// Each record is passed on or lost, and counted as one of both.
+#[test]
+fn delivered_and_lost_lines_are_counted() {
+    let log = Log::new();
+    log.set_size(1024).unwrap();
+    let site = LogSite { format: "%u".into(), values: vec![number(Scalar::U32)], ..LogSite::default() };
+    let signature = Signature {
+        name: "k".into(),
+        args: Vec::new(),
+        builtins: Vec::new(),
+        file: String::new(),
+        line: 1,
+        max_threads_per_threadgroup: None,
+        code: None,
+        logs: vec![site],
+    };
+    let kernel = log.kernel(&signature).unwrap();
+    let seen = Arc::new(AtomicU64::new(0));
+    let to = seen.clone();
+    log.subscribe(Arc::new(move |_: &LogLine| {
+        to.fetch_add(1, Ordering::Relaxed);
+    }));
+    // The ring has 16 slots.
+    (0..40).for_each(|k| log.store(&kernel, 0, [k, 0, 0], vec![u64::from(k)]));
+    assert_eq!((log.delivered(), log.lost()), (0, 24));
+    log.read(true);
+    log.store(&kernel, 0, [40, 0, 0], vec![40]);
+    log.read(true);
+    assert_eq!((seen.load(Ordering::Relaxed), log.delivered(), log.lost()), (17, 17, 24));
+}

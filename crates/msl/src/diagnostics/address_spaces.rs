@@ -13,6 +13,14 @@ pub(crate) const DEFINITIONS: &str = "\
 #define ELINVAR_device __attribute__((address_space(1)))
 #define ELINVAR_constant __attribute__((address_space(2)))
 #define ELINVAR_threadgroup __attribute__((address_space(3)))
+#define ELINVAR_POINTER(space, qualifier) struct elinvar_pointer_##space { \
+    elinvar_pointer_##space(const volatile qualifier void*); elinvar_pointer_##space(unsigned long); \
+    template <class T> operator T*() const; };
+ELINVAR_POINTER(device, ELINVAR_device)
+ELINVAR_POINTER(constant, ELINVAR_constant)
+ELINVAR_POINTER(threadgroup, ELINVAR_threadgroup)
+ELINVAR_POINTER(thread, )
+#undef ELINVAR_POINTER
 ";
 
 const NAMES: [&str; 3] = ["ELINVAR_device", "ELINVAR_constant", "ELINVAR_threadgroup"];
@@ -50,6 +58,8 @@ pub(crate) fn mismatches(
         }
         let what = if CONVERSIONS.iter().any(|begin| message.text.starts_with(begin)) {
             differ(&message.text).then(|| message.text.clone())
+        } else if message.text.starts_with("no matching conversion for C-style cast from") {
+            cast(&message.text)
         } else if message.text.starts_with("no matching function for call to") {
             call(&notes, &own).map(|why| format!("{}: {why}", message.text))
         } else {
@@ -65,6 +75,18 @@ pub(crate) fn mismatches(
         found.extend(notes.into_iter().filter(|note| note.text.starts_with("in instantiation of")));
     }
     found
+}
+
+/// The type of the classes through which casts to pointers go.
+const POINTER: &str = "elinvar_pointer_";
+
+/// A cast from a pointer with an address space to one with another.
+fn cast(text: &str) -> Option<String> {
+    let types = types(text);
+    let [from, to, ..] = &types[..] else { return None };
+    let to = to.strip_prefix(POINTER)?;
+    let of = levels(from)?.last().copied().flatten()?.strip_prefix("ELINVAR_")?;
+    (of != to).then(|| format!("C-style cast from '{from}' to a pointer to '{to}' memory"))
 }
 
 /// Why no candidate matches a call, if that is an argument's address space for each candidate with the right number of

@@ -86,6 +86,11 @@ pub(crate) fn is_opaque(of: &str) -> bool {
     OPAQUE_TYPES.iter().any(|prefix| of.starts_with(prefix))
 }
 
+/// Whether a type is an array of pointers, which Metal allows in argument buffers only.
+pub(crate) fn is_array_of_buffers(of: &str) -> bool {
+    of.starts_with("array<") && of.contains('*')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

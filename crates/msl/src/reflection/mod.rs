@@ -120,6 +120,22 @@ impl SignatureBuilder<'_> {
         self.unsupported.get_or_insert(d);
     }
 
+    /// A parameter of a type of the library that is not supported.
+    fn opaque(&mut self, name: &str, param: &Param, of: &str) {
+        let what = format!("parameter {name} of type `{of}`");
+        if builtins::is_array_of_buffers(of) {
+            let message = format!(
+                "kernel `{}` takes {what}; arrays of buffers are members of argument buffers, `constant Arguments& a [[buffer(n)]]`, \
+                 not parameters",
+                self.kernel.name
+            );
+            let d = self.diagnostic(param.offset, message);
+            self.unsupported.get_or_insert(d);
+        } else {
+            self.unsupported(param.offset, what);
+        }
+    }
+
     fn param(&mut self, i: usize, param: &Param, d: &TypeDescription) -> Option<Binding> {
         let name = if param.name.is_empty() { format!("number {i}") } else { format!("`{}`", param.name) };
         for a in &param.attributes {
@@ -136,7 +152,7 @@ impl SignatureBuilder<'_> {
         }
         let of = d.element.to_string();
         if d.passed == PassedBy::Value && builtins::is_opaque(&of) {
-            self.unsupported(param.offset, format!("parameter {name} of type `{of}`"));
+            self.opaque(&name, param, &of);
             return None;
         }
         match param.binding_attributes().collect::<Vec<_>>()[..] {
@@ -190,7 +206,7 @@ impl SignatureBuilder<'_> {
         }
         let of = d.element.to_string();
         if builtins::is_opaque(&of) {
-            self.unsupported(param.offset, format!("parameter {name} of type `{of}`"));
+            self.opaque(name, param, &of);
         } else {
             self.error(
                 param.offset,

@@ -96,7 +96,7 @@ fn value_parameters<'a>(tokens: &TokenBuffer<'a>) -> Vec<&'a str> {
 }
 
 /// Whether an operand begins at `i`, rather than a parameter list or declarator.
-fn begins_operand(tokens: &TokenBuffer, i: usize) -> bool {
+pub(super) fn begins_operand(tokens: &TokenBuffer, i: usize) -> bool {
     let Some(before) = i.checked_sub(1) else { return false };
     match tokens.spelling(before) {
         "return" => true,

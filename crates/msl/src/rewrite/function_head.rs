@@ -136,7 +136,7 @@ impl Head {
                 "(" => break at,
                 "<" => {
                     let behind = tokens.after_template_list(at);
-                    candidate = behind.map(|behind| (behind, at - 1));
+                    candidate = behind.map(|behind| (behind, at.wrapping_sub(1)));
                     behind.unwrap_or(at + 1)
                 }
                 _ if tokens.kind(at) == Some(TokenKind::Directive) => at + 1,
@@ -147,7 +147,7 @@ impl Head {
             let last = candidate
                 .filter(|(behind, _)| *behind == open)
                 .map_or(open.wrapping_sub(1), |(_, name)| name);
-            tokens.is_identifier(last).then_some((last, last + 1))
+            tokens.is_identifier(last).then(|| (last, last + 1))
         })?;
         let qualified = tokens.spelling(name.0.wrapping_sub(1)) == "::";
         let close = tokens.matching_bracket(open)?;

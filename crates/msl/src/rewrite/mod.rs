@@ -16,6 +16,7 @@ pub(crate) mod instantiations;
 mod intrinsics;
 pub(crate) mod kernels;
 mod overloads;
+mod pointer_casts;
 pub(crate) mod struct_attributes;
 mod vector_types;
 mod visible_functions;
@@ -32,6 +33,7 @@ use self::instantiations::DeclaredType;
 use self::intrinsics::{Definition, LabeledFunctions};
 use self::kernels::{Declaration, DeclarationKind, Kernel};
 use self::overloads::OverloadTable;
+use self::pointer_casts::PointerCast;
 use self::struct_attributes::AttributedStruct;
 use crate::lex::TokenKind;
 use crate::lex::numeric_literal;
@@ -294,6 +296,7 @@ impl Rewriter<'_> {
                     self.edit(i, i + 3, new);
                     return i + 3;
                 }
+                self.pointer_cast(i);
                 self.parentheses += 1;
                 self.has_parameters = true;
             }
@@ -632,6 +635,24 @@ impl Rewriter<'_> {
         let Some(behind) = self.tokens.after_template_list(i + 1) else { return };
         if !(i + 1..behind).any(|t| matches!(self.tokens.spelling(t), "*" | "&" | "&&")) {
             self.edit(i, i + 1, "elinvar::cast".to_owned());
+        }
+    }
+
+    /// With address spaces, let the C-style cast at `i` to a pointer go through a class that pointers of its address space convert to.
+    fn pointer_cast(&mut self, i: usize) {
+        if self.address_spaces == AddressSpaces::Erased {
+            return;
+        }
+        match pointer_casts::pointer_cast(self.tokens, i) {
+            Some(PointerCast { space: Some(space), close }) => {
+                let end = self.tokens.start(close) + 1;
+                self.edits.push((end, end, format!("(elinvar_pointer_{space})")));
+            }
+            Some(PointerCast { space: None, .. }) => {
+                let message = "a cast to a pointer without an address space, which is an error in Metal";
+                self.warnings.push((self.tokens.start(i), message.to_owned()));
+            }
+            None => {}
         }
     }
 

@@ -343,6 +343,18 @@ fn refuses_with_a_place() {
     assert_eq!(r.errors.iter().map(|p| p.0).collect::<Vec<_>>(), [7, 35]);
 }
 
+/// Found by the fuzzer.
+#[test]
+fn heads_that_are_none() {
+    for text in [
+        "(const device T* p, int n = 2) { return p + n; }",
+        "<device T> (int a) {}",
+        "f(,device int) {} f(,thread int) { ; }",
+    ] {
+        assert!(rewrite(text, AddressSpaces::Erased).text.text().starts_with(BEFORE), "{text}");
+    }
+}
+
 #[test]
 fn every_beginning_of_a_source_is_rewritten() {
     let text = include_str!("../../tests/metal/signatures.metal");

@@ -51,6 +51,8 @@ pub enum Component {
     /// Temperature of the device, from the last [`Notice::Thermal`](crate::Notice::Thermal), otherwise measured now: degraded at
     /// [`Thermal::Serious`], failing at [`Thermal::Critical`], unknown without a sensor.
     Temperature,
+    /// Log lines of kernels: degraded if more than 1/16 of the lines were lost, unknown before the first line. The reason has the counts.
+    Log,
 }
 
 /// Status of a component, with the reason.
@@ -216,6 +218,7 @@ impl Device {
             latency_finding(vitals),
             self.breaker_finding(),
             self.temperature_finding(),
+            log_finding(self.delivered_log_lines(), self.lost_log_lines()),
         ];
         let status = findings.iter().map(|finding| finding.status).max().unwrap_or_default();
         Health { status, findings }
@@ -267,6 +270,15 @@ impl Device {
     }
 }
 
+fn log_finding(delivered: u64, lost: u64) -> Finding {
+    let status = match () {
+        () if delivered == 0 && lost == 0 => Status::Unknown,
+        () if lost > delivered.saturating_add(lost) / 16 => Status::Degraded,
+        () => Status::Healthy,
+    };
+    Finding { component: Component::Log, status, reason: format!("{delivered} lines delivered, {lost} lost") }
+}
+
 fn latency_finding(vitals: &Vitals) -> Finding {
     let slowest = vitals.slowest();
     let (status, reason) = match slowest {
@@ -291,6 +303,22 @@ mod tests {
         let health = Health { status: Status::Degraded, findings };
         let lines = ["Degraded", "  Memory: Healthy, said so", "  Queues: Degraded, said so"];
         assert_eq!(health.to_string(), lines.join("\n"));
+    }
+
+    #[test]
+    fn lost_lines_degrade_the_log() {
+        for (delivered, lost, status) in [
+            (0, 0, Status::Unknown),
+            (16, 0, Status::Healthy),
+            (15, 1, Status::Healthy),
+            (14, 2, Status::Degraded),
+            (0, 1, Status::Degraded),
+            (u64::MAX, u64::MAX, Status::Degraded),
+        ] {
+            let finding = log_finding(delivered, lost);
+            assert_eq!((finding.component, finding.status), (Component::Log, status), "{delivered} {lost}");
+            assert_eq!(finding.reason, format!("{delivered} lines delivered, {lost} lost"));
+        }
     }
 
     #[test]

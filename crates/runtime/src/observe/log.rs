@@ -40,6 +40,11 @@ impl Device {
         Ok(LogSubscription { log: log.clone(), number: log.subscribe(Arc::new(callback)) })
     }
 
+    /// Number of lines that kernels have logged and that the program has received, with or without a callback. [`Device::health`] has it.
+    pub fn delivered_log_lines(&self) -> u64 {
+        self.driver().log().map_or(0, |log| log.delivered())
+    }
+
     /// Number of lines that kernels have logged and that were lost, because the host did not read the log as fast as they were written.
     pub fn lost_log_lines(&self) -> u64 {
         self.driver().log().map_or(0, |log| log.lost())

@@ -5,7 +5,7 @@ use elinvar::{Arg, Buffer, Device, Grid, f16};
 
 use super::{CaseResult, expect_all, kernel, launch, run};
 
-cases!("argument_buffers": struct_by_value, struct_in_a_buffer, members_with_ids, nested_structs, array_of_pointers,
+cases!("argument_buffers": struct_by_value, struct_in_a_buffer, members_with_ids, nested_structs, array_of_pointers, arrays_of_buffers,
     pointers_to_pointers, parts_of_buffers, pointers_written_by_a_kernel, private_memory, freed_by_the_host,
     read_and_written_in_order);
 
@@ -163,6 +163,53 @@ fn array_of_pointers(device: &Device) -> CaseResult {
         expect_all(&out.to_vec()?, |half| {
             let i = 2 * half + parity;
             (i * 10 + i % 3) as i32
+        });
+    }
+    Ok(())
+}
+
+/// Arrays of buffers with `[[id]]`, as members of a struct that the kernel makes, and as `array_ref`.
+fn arrays_of_buffers(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "gather",
+        "struct Tables { metal::array<constant void*, 3> in [[id(0)]]; const array<device float*, 2> out [[id(3)]]; };
+        template <typename T, int N> struct Indices { const array<const device T*, N> buffers; const int count; };
+        METAL_FUNC float total(array_ref<const device float*> list, uint i) {
+            float s = 0;
+            for (size_t k = 0; k < list.size(); ++k) s += list[k][i];
+            return s;
+        }
+        kernel void gather(constant Tables& tables [[buffer(0)]], device const float* a [[buffer(1)]],
+                           const device float* b [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+            Indices<float, 2> indices{{{a, b}}, 2};
+            constant float* in = (constant float*)tables.in[i % 3u];
+            float s = total(array_ref<const device float*>(indices.buffers), i) + indices.buffers[i & 1u][3] * indices.count;
+            tables.out[i & 1u][i / 2u] = in[i] * 1000.0f + s + tables.in.size() + tables.out.size();
+        }",
+    )?;
+    let values = |k: usize| (0..60).map(|i| (i + 100 * k) as f32).collect::<Vec<f32>>();
+    let mut inputs = Vec::new();
+    for k in 0..5 {
+        inputs.push(device.buffer_with_data(&values(k))?);
+    }
+    let mut outs = [device.buffer::<f32>(30)?, device.buffer::<f32>(30)?];
+    let mut addresses = Vec::new();
+    for buffer in inputs[..3].iter().chain(&outs) {
+        addresses.push(buffer.gpu_address()?);
+    }
+    let (tables, direct) = inputs.split_at_mut(3);
+    let mut args = vec![Arg::bytes(bytemuck::cast_slice(&addresses))];
+    // A store through a pointer in memory might be to one of these, as far as the compiler knows.
+    args.extend(direct.iter_mut().map(Arg::from));
+    args.extend(tables.iter().map(Arg::use_resource));
+    args.extend(outs.iter_mut().map(Arg::use_resource));
+    run(device, &kernel, Grid::threads(60), args)?;
+    for (parity, out) in outs.iter().enumerate() {
+        expect_all(&out.to_vec()?, |half| {
+            let i = 2 * half + parity;
+            let value = |k: usize, i: usize| (i + 100 * k) as f32;
+            value(i % 3, i) * 1000.0 + value(3, i) + value(4, i) + value(3 + parity, 3) * 2.0 + 5.0
         });
     }
     Ok(())

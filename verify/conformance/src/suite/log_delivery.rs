@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use elinvar::{Device, DeviceKind, Error, Graph, Grid, LogLine};
+use elinvar::{Component, Device, DeviceKind, Error, Graph, Grid, LogLine, Status};
 
 use super::logging::{TURN, by_thread, compile, kernel, lines};
 use super::{CaseResult, expect_all, launch, run};
@@ -29,6 +29,7 @@ fn threads_at_once(device: &Device) -> CaseResult {
     let seen = Arc::new(Mutex::new((vec![0_u8; threads], 0_u64)));
     let to = seen.clone();
     let before = device.lost_log_lines();
+    let delivered_before = device.delivered_log_lines();
     let subscription = device.on_log(move |line| {
         if *line.kernel != *"log_million" {
             return;
@@ -50,6 +51,12 @@ fn threads_at_once(device: &Device) -> CaseResult {
     assert_eq!(lines, bits.iter().map(|bits| u64::from(bits.count_ones())).sum::<u64>());
     assert_eq!(lines + lost, 2 * threads as u64, "{lines} lines and {lost} lost");
     assert!(lines > 0);
+    // Lines of other kernels may be among them.
+    assert!(device.delivered_log_lines() - delivered_before >= lines);
+    let health = device.health();
+    let finding =
+        health.findings.iter().find(|finding| finding.component == Component::Log).expect("a finding");
+    assert!(finding.status != Status::Unknown && finding.reason.contains(" lines delivered, "), "{health}");
     Ok(())
 }
 

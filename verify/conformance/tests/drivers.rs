@@ -104,6 +104,8 @@ const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
     ("primitives::streams_side_by_side", PrimitiveKind::MatMul, DataType::F32),
     ("primitives::submitted_one_by_one", PrimitiveKind::MatMul, DataType::F32),
     ("primitives::weights_of_the_same_stream", PrimitiveKind::Convolution, DataType::F32),
+    ("tensor::products_by_the_library", PrimitiveKind::MatMul, DataType::F32),
+    ("tensor::windows_by_the_library", PrimitiveKind::Convolution, DataType::F32),
 ];
 
 /// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of

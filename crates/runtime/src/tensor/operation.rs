@@ -217,12 +217,17 @@ impl Operands<'_> {
         crate::tensor::axes::fits_32_bits(all.map(|view| view.extent().max(view.len())))
     }
 
+    /// The operand at a place.
+    pub(crate) fn view(&self, place: Place) -> &TensorRef<'_> {
+        match place {
+            Place::Input(at) => self.inputs[at],
+            Place::Output(at) => self.outputs[at],
+        }
+    }
+
     /// An operand of a primitive.
     pub(crate) fn vendor_arg(&self, place: Place) -> Arg {
-        match place {
-            Place::Input(at) => typed_arg(self.inputs[at], false),
-            Place::Output(at) => typed_arg(self.outputs[at], true),
-        }
+        typed_arg(self.view(place), matches!(place, Place::Output(_)))
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Layout, Near, Random, Stored, UNIT, broadcast, indices};
 
 cases! {
     "tensor": products, products_of_vectors, products_of_integers, products_with_all, batches, large_products, products_without_terms,
-    refused_products, random_products
+    refused_products, random_products, products_by_the_library
 }
 
 /// Runs a product by the planner's choice, or by an algorithm.
@@ -321,6 +321,56 @@ fn random_products(device: &Device) -> CaseResult {
         let exact = Exact { left: (&left, &x), right: (&right, &y) };
         let index: Vec<Vec<usize>> = indices(&result).collect();
         out.expect(&format!("{left:?} · {right:?} by {algorithm}"), |at| exact.at(&index[at]))?;
+    }
+    Ok(())
+}
+
+/// The library's products, as far as it has them, are those of the kernels: batches, transposed factors, shared factors, bias, activation.
+/// It must have the plain one.
+fn products_by_the_library(device: &Device) -> CaseResult {
+    let mut random = Random::new(38);
+    let full = MatMul { alpha: 0.5, beta: 2.0, bias: true, activation: Activation::Relu };
+    let plain = MatMul::default();
+    for (number, (of, left, right, result, transposed)) in [
+        (plain, vec![33, 20], vec![20, 17], vec![33, 17], [false, false]),
+        (plain, vec![33, 20], vec![20, 17], vec![33, 17], [true, true]),
+        (full, vec![9, 20], vec![20, 17], vec![9, 17], [false, true]),
+        (plain, vec![3, 9, 20], vec![3, 20, 17], vec![3, 9, 17], [false, true]),
+        (plain, vec![3, 9, 20], vec![1, 20, 17], vec![3, 9, 17], [true, false]),
+        (plain, vec![2, 9, 20], vec![20, 1], vec![2, 9, 1], [false, false]),
+        (plain, vec![1, 1], vec![1, 1], vec![1, 1], [false, false]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let layout = |rank: usize, is: bool| if is { Layout::transposed(rank) } else { Layout::row_major() };
+        let layouts = [layout(left.len(), transposed[0]), layout(right.len(), transposed[1])];
+        let [layout_a, layout_b] = layouts;
+        let (a, x) = Stored::random(device, DataType::F32, &left, layout_a, &mut random)?;
+        let (b, y) = Stored::random(device, DataType::F32, &right, layout_b, &mut random)?;
+        let columns = right[right.len() - 1];
+        let (bias, z) = Stored::random(device, DataType::F32, &[columns], Layout::row_major(), &mut random)?;
+        let before = random.values(result.iter().product(), DataType::F32);
+        let mut out = Stored::new(device, DataType::F32, &result, Layout::row_major(), &before)?;
+        {
+            let inputs = [a.view()?, b.view()?, bias.view()?];
+            let inputs: Vec<&TensorRef<'_>> = inputs.iter().take(if of.bias { 3 } else { 2 }).collect();
+            let mut view = out.view_mut()?;
+            let route = if number == 0 { Route::Vendor } else { Route::Auto };
+            let plan = Plan::new(of, &inputs, &mut [&mut view], route)?;
+            assert!(number > 0 || plan.route() == Route::Vendor);
+            device.stream()?.tensor_plan(&plan)?.wait()?;
+        }
+        let exact = Exact { left: (&left, &x), right: (&right, &y) };
+        let index: Vec<Vec<usize>> = indices(&result).collect();
+        out.expect(&format!("{of:?} {left:?} · {right:?}"), |at| {
+            let Near { value, error } = exact.at(&index[at]);
+            if !of.bias {
+                return Near { value, error };
+            }
+            let value = 0.5 * value + 2.0 * before[at] + z[at % columns];
+            Near { value: value.max(0.0), error: error + 4.0 * UNIT * (value.abs() + 8.0) }
+        })?;
     }
     Ok(())
 }

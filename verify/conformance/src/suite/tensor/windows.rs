@@ -10,7 +10,7 @@ use super::{Layout, Near, Random, Stored, UNIT, compute, indices, linear};
 
 cases! {
     "tensor": convolutions, convolutions_of_one_and_three_axes, transposed_convolutions, grouped_convolutions, pointwise_convolutions,
-    channels_last, random_convolutions, refused_convolutions, pooling, pooling_of_one_and_three_axes, refused_pooling
+    channels_last, random_convolutions, refused_convolutions, windows_by_the_library, pooling, pooling_of_one_and_three_axes, refused_pooling
 }
 
 const DIRECT: &str = "direct";
@@ -333,6 +333,43 @@ fn refused_convolutions(device: &Device) -> CaseResult {
         for part in parts {
             assert!(error.contains(part), "`{error}` lacks `{part}`");
         }
+    }
+    Ok(())
+}
+
+/// The library's convolution and pooling, in the layouts and shapes that it takes, are those of the kernels. It must have the plain ones.
+fn windows_by_the_library(device: &Device) -> CaseResult {
+    let mut random = Random::new(60);
+    let last = || Layout { order: vec![0, 2, 3, 1], ..Layout::default() };
+    let window = Window { stride: vec![2, 1], padding: vec![(1, 1), (2, 2)], dilation: vec![1, 2] };
+    let of = Convolution { window, ..Convolution::default() };
+    let (x, weights, out) = ([2, 4, 9, 11], [6, 4, 3, 3], [2, 6, 5, 11]);
+    for layout in [Layout::row_major(), last()] {
+        let (stored, xs) = Stored::random(device, DataType::F32, &x, layout.clone(), &mut random)?;
+        let (filter, ws) = Stored::random(device, DataType::F32, &weights, last(), &mut random)?;
+        let mut result = Stored::new(device, DataType::F32, &out, layout.clone(), &[])?;
+        {
+            let (x, weights, mut view) = (stored.view()?, filter.view()?, result.view_mut()?);
+            // Weights with the channels last are taken with images of the same layout by every library.
+            let route = if layout == last() { Route::Vendor } else { Route::Auto };
+            let plan = Plan::new(of.clone(), &[&x, &weights], &mut [&mut view], route)?;
+            device.stream()?.tensor_plan(&plan)?.wait()?;
+        }
+        let sums = terms(&of, (&x, &xs), (&weights, &ws), &out);
+        result.expect("convolution by the library", |at| Near::sum(sums[at].iter().copied()))?;
+        let pool = Pooling::new(PoolingKind::Average, &[3, 3], Window::stride(2).padded(1));
+        let mut result = Stored::new(device, DataType::F32, &[2, 4, 5, 6], layout, &[])?;
+        {
+            let (x, mut view) = (stored.view()?, result.view_mut()?);
+            let plan = Plan::new(pool.clone(), &[&x], &mut [&mut view], Route::Vendor)?;
+            device.stream()?.tensor_plan(&plan)?.wait()?;
+        }
+        let windows = windows(&pool, (&x, &xs), &[2, 4, 5, 6]);
+        result.expect("pooling by the library", |at| {
+            let Near { value, error } = Near::sum(windows[at].iter().copied());
+            let count = windows[at].len() as f64;
+            Near { value: value / count, error: error / count + UNIT * value.abs() }
+        })?;
     }
     Ok(())
 }

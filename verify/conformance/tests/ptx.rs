@@ -62,6 +62,9 @@ const WITHOUT_KERNELS: &[&str] = &[
     "sources::implied_indices",
     "sources::metal_libraries",
     "sources::only_the_given_folders",
+    "tensor::batches_by_the_library",
+    "tensor::integers_by_the_library",
+    "tensor::products_by_the_library",
     "tensor::refused_attention",
     "tensor::refused_convolutions",
     "tensor::refused_normalization",
@@ -70,6 +73,7 @@ const WITHOUT_KERNELS: &[&str] = &[
     "tensor::shapes_that_do_not_fit",
     "tensor::views",
     "tensor::views_beyond_their_buffer",
+    "tensor::windows_by_the_library",
 ];
 
 fn main() {

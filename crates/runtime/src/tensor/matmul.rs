@@ -109,6 +109,13 @@ pub(crate) struct Epilogue {
     pub(crate) bias_type: Option<DataType>,
 }
 
+impl MatMul {
+    /// The product of two-dimensional matrices, over a batch with few axes.
+    pub(crate) fn product(&self, operands: &Operands<'_>) -> Result<Product> {
+        Ok(Views::new(self.name(), operands)?.product().with_batch_as_rows())
+    }
+}
+
 /// The operands with at least two axes, broadcast to the batch of the result.
 struct Views<'v> {
     left: TensorRef<'v>,
@@ -458,12 +465,11 @@ impl Operate for MatMul {
     }
 
     fn add_steps(&self, operands: &Operands<'_>, steps: &mut Steps) -> Result<()> {
-        let views = Views::new(self.name(), operands)?;
         let Self { alpha, beta, activation, .. } = *self;
-        let (out_type, bias_type) = (views.result.data_type, views.bias.as_ref().map(|bias| bias.data_type));
+        let bias_type = operands.inputs.get(2).map(|bias| bias.data_type);
+        let out_type = operands.outputs[0].data_type;
         let epilogue = Epilogue { alpha, beta, activation, out_type, bias_type };
-        let product = views.product().with_batch_as_rows();
         let wanted = steps.wanted;
-        product.add_steps(epilogue, wanted, steps)
+        self.product(operands)?.add_steps(epilogue, wanted, steps)
     }
 }

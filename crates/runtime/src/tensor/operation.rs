@@ -218,7 +218,7 @@ impl Operands<'_> {
     }
 
     /// The operand at a place.
-    pub(crate) fn at(&self, place: Place) -> &TensorRef<'_> {
+    pub(crate) fn view(&self, place: Place) -> &TensorRef<'_> {
         match place {
             Place::Input(at) => self.inputs[at],
             Place::Output(at) => self.outputs[at],
@@ -227,7 +227,7 @@ impl Operands<'_> {
 
     /// An operand of a primitive.
     pub(crate) fn vendor_arg(&self, place: Place) -> Arg {
-        typed_arg(self.at(place), matches!(place, Place::Output(_)))
+        typed_arg(self.view(place), matches!(place, Place::Output(_)))
     }
 }
 

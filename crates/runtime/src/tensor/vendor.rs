@@ -1,22 +1,18 @@
-//! The vendor's route: operations of a library, as a [`Primitive`].
+//! The vendor's route: operations of the device's library, as a [`Primitive`].
 //!
 //! This is the one place that decides which operations a library computes. An operation is eligible if a primitive of the driver's
-//! contract describes it and its operands exactly, and the device has that primitive for the element type.
+//! contract describes it and its operands exactly, and the device's library takes it.
 
-use elinvar_driver::primitive::{
-    self as driver, Convolution as DriverConvolution, DataType as DriverType, Extent, Images, Layout,
-    MatMul as DriverMatMul, MatVec, Matrix, Padding, PoolKind, Pooling as DriverPooling,
-    Reduction as DriverReduction, ReductionKind, Softmax as DriverSoftmax, Window as DriverWindow,
-};
+use elinvar_driver::primitive as driver;
 use elinvar_driver::{Caps, MemorySlice, Primitive};
 
-use crate::tensor::convolution::Convolution;
+use crate::tensor::matmul::{Matrix, Product};
 use crate::tensor::operation::{Operands, Operation, Place};
-use crate::tensor::pooling::{Pooling, PoolingKind};
-use crate::tensor::reduce::{Reduce, Reduction, Softmax};
 use crate::tensor::view::TensorRef;
 use crate::tensor::window::Along;
-use crate::tensor::{Activation, DataType, MatMul};
+use crate::tensor::{
+    Activation, Convolution, DataType, MatMul, Pooling, PoolingKind, Reduce, Reduction, Softmax,
+};
 
 /// The primitive that computes an operation on a device, and its operands in order; `None` if the device's library has none.
 ///
@@ -26,289 +22,241 @@ pub(crate) fn primitive(
     operation: &Operation,
     operands: &Operands<'_>,
 ) -> Option<(Primitive, Vec<Place>)> {
-    if operands.inputs.iter().any(|input| input.is_empty()) {
-        return None;
-    }
-    let (primitive, order) = match operation {
+    let primitive = match operation {
+        Operation::MatMul(matmul) => product(matmul, operands)?,
         Operation::Softmax(softmax) => softmax_of_rows(softmax, operands)?,
         Operation::Reduce(reduce) => reduction(reduce, operands)?,
-        Operation::MatMul(matmul) => product(matmul, operands)?,
-        Operation::Convolution(convolution) => convolved(convolution, operands)?,
+        Operation::Convolution(convolution) => images(convolution, operands)?,
         Operation::Pooling(pooling) => pooled(pooling, operands)?,
         _ => return None,
     };
-    let memory: Vec<MemorySlice> =
-        order.iter().map(|place| operands.at(*place).used_span().memory_slice()).collect();
-    let fits = primitive.operands().is_ok()
+    let inputs = (0..operands.inputs.len()).map(Place::Input);
+    let order: Vec<Place> = inputs.chain([Place::Output(0)]).collect();
+    let wanted = primitive.operands_for(order.len()).ok()?;
+    let memory: Vec<MemorySlice> = order
+        .iter()
+        .zip(&wanted)
+        .map(|(place, operand)| {
+            let slice = operands.view(*place).used_span().memory_slice();
+            MemorySlice { len: operand.bytes.min(slice.len), ..slice }
+        })
+        .collect();
+    let is_taken = primitive.check(&memory).is_ok()
         && caps.features.primitives.expect(&primitive, &memory, &caps.name).is_ok();
-    fits.then_some((primitive, order))
+    is_taken.then_some((primitive, order))
 }
 
-fn driver_type(data_type: DataType) -> Option<DriverType> {
+fn data_type(data_type: DataType) -> Option<driver::DataType> {
     match data_type {
-        DataType::F32 => Some(DriverType::F32),
-        DataType::F16 => Some(DriverType::F16),
-        DataType::BF16 => Some(DriverType::BF16),
-        DataType::I8 => Some(DriverType::I8),
-        DataType::I32 => Some(DriverType::I32),
+        DataType::F32 => Some(driver::DataType::F32),
+        DataType::F16 => Some(driver::DataType::F16),
+        DataType::BF16 => Some(driver::DataType::BF16),
+        DataType::I8 => Some(driver::DataType::I8),
+        DataType::I32 => Some(driver::DataType::I32),
         DataType::U8 => None,
     }
 }
 
-fn float(data_type: DataType) -> Option<DriverType> {
-    driver_type(data_type).filter(|data_type| data_type.is_float())
-}
-
-/// A number of elements.
-fn number(size: usize) -> Option<u32> {
+fn length(size: usize) -> Option<u32> {
     u32::try_from(size).ok()
 }
 
-/// A view of two axes with contiguous rows.
-fn matrix(view: &TensorRef<'_>) -> Option<Matrix> {
-    let ([rows, columns], [row, step]) = (view.shape(), view.strides()) else { return None };
-    let contiguous = (*step == 1 || *columns == 1) && (*row >= *columns || *rows == 1);
-    let bytes = (*row).max(*columns) as u64 * view.data_type().size();
-    contiguous.then_some(Matrix::strided(number(*rows)?, number(*columns)?, bytes))
+/// A matrix of `rows` × `columns` elements of `size` bytes, and whether it is stored transposed. `batch` is the stride of matrices.
+fn matrix(
+    of: &Matrix,
+    rows: usize,
+    columns: usize,
+    batch: usize,
+    size: u64,
+) -> Option<(driver::Matrix, bool)> {
+    let has_rows = |row: usize, column: usize, rows: usize, columns: usize| {
+        (column == 1 || columns == 1) && (row >= columns || rows == 1)
+    };
+    let (transposed, row, rows, columns) = if has_rows(of.row, of.column, rows, columns) {
+        (false, of.row, rows, columns)
+    } else if has_rows(of.column, of.row, columns, rows) {
+        (true, of.column, columns, rows)
+    } else {
+        return None;
+    };
+    // The stride of a single row is not used, and may be anything.
+    let row = if rows == 1 { columns } else { row };
+    let matrix = driver::Matrix::strided(length(rows)?, length(columns)?, row as u64 * size);
+    Some((driver::Matrix { matrix_bytes: batch as u64 * size, ..matrix }, transposed))
 }
 
-fn softmax_of_rows(softmax: &Softmax, operands: &Operands<'_>) -> Option<(Primitive, Vec<Place>)> {
+fn product(matmul: &MatMul, operands: &Operands<'_>) -> Option<Primitive> {
+    let product = matmul.product(operands).ok()?;
+    let Product { rows, columns, terms, ref batch, .. } = product;
+    let (matrices, strides) = match batch.sizes[..] {
+        [] => (1, [0; 4]),
+        [count] => (length(count)?, std::array::from_fn(|operand| batch.strides[operand][0])),
+        _ => return None,
+    };
+    let (factors, result) = (product.data_type, operands.outputs[0].data_type());
+    if result != if factors == DataType::I8 { DataType::I32 } else { factors } {
+        return None;
+    }
+    let has_plain_bias = || {
+        let bias = operands.inputs[2];
+        bias.data_type() == factors && bias.rank() == 1 && bias.is_contiguous() && bias.len() == columns
+    };
+    if matmul.bias
+        && !(has_plain_bias() && product.bias.column == 1 && product.bias.row == 0 && strides[3] == 0)
+    {
+        return None;
+    }
+    let activation = match matmul.activation {
+        Activation::None => driver::Activation::None,
+        Activation::Relu => driver::Activation::Relu,
+        Activation::GeluTanh => driver::Activation::Gelu,
+        _ => return None,
+    };
+    let (left, transpose_left) = matrix(&product.a, rows, terms, strides[0], factors.size())?;
+    let (right, transpose_right) = matrix(&product.b, terms, columns, strides[1], factors.size())?;
+    let (result, false) = matrix(&product.out, rows, columns, strides[2], result.size())? else {
+        return None;
+    };
+    Some(Primitive::MatMul(driver::MatMul {
+        data_type: data_type(factors)?,
+        matrices,
+        left,
+        transpose_left,
+        right,
+        transpose_right,
+        result,
+        alpha: matmul.alpha,
+        beta: matmul.beta,
+        bias: matmul.bias,
+        activation,
+    }))
+}
+
+/// A view of two axes with contiguous rows.
+fn rows(view: &TensorRef<'_>) -> Option<driver::Matrix> {
+    let ([rows, columns], [row, step]) = (view.shape(), view.strides()) else { return None };
+    let is_contiguous = (*step == 1 || *columns == 1) && (*row >= *columns || *rows == 1);
+    let bytes = (*row).max(*columns) as u64 * view.data_type().size();
+    is_contiguous.then_some(driver::Matrix::strided(length(*rows)?, length(*columns)?, bytes))
+}
+
+fn softmax_of_rows(softmax: &Softmax, operands: &Operands<'_>) -> Option<Primitive> {
     let (source, result) = (operands.inputs[0], operands.outputs[0]);
     if softmax.axis != 1 || source.data_type() != result.data_type() {
         return None;
     }
-    let primitive = DriverSoftmax {
-        data_type: float(source.data_type())?,
-        source: matrix(source)?,
-        result: matrix(result)?,
-        logarithm: softmax.logarithm,
-    };
-    Some((Primitive::Softmax(primitive), vec![Place::Input(0), Place::Output(0)]))
+    let data_type = data_type(source.data_type())?;
+    let (source, result, logarithm) = (rows(source)?, rows(result)?, softmax.logarithm);
+    Some(Primitive::Softmax(driver::Softmax { data_type, source, result, logarithm }))
 }
 
-fn reduction(reduce: &Reduce, operands: &Operands<'_>) -> Option<(Primitive, Vec<Place>)> {
+fn reduction(reduce: &Reduce, operands: &Operands<'_>) -> Option<Primitive> {
     let (source, result) = (operands.inputs[0], operands.outputs[0]);
     let kind = match reduce.reduction {
-        Reduction::Sum => ReductionKind::Sum,
-        Reduction::Mean => ReductionKind::Mean,
-        // The library's extremes may ignore NaN.
+        Reduction::Sum => driver::ReductionKind::Sum,
+        Reduction::Mean => driver::ReductionKind::Mean,
+        // A library's extremes may ignore NaN.
         _ => return None,
     };
     let each = match reduce.axes[..] {
-        [1] => Extent::Row,
-        [0] => Extent::Column,
+        [1] => driver::Extent::Row,
+        [0] => driver::Extent::Column,
         _ => return None,
     };
-    if source.data_type() != result.data_type() || !result.is_contiguous() {
+    let same = source.data_type() == result.data_type() && source.data_type().is_float();
+    if !same || !result.is_contiguous() || source.is_empty() {
         return None;
     }
-    let primitive =
-        DriverReduction { data_type: float(source.data_type())?, kind, each, source: matrix(source)? };
-    Some((Primitive::Reduction(primitive), vec![Place::Input(0), Place::Output(0)]))
+    let (data_type, source) = (data_type(source.data_type())?, rows(source)?);
+    Some(Primitive::Reduction(driver::Reduction { data_type, kind, each, source }))
 }
 
-/// Matrices with contiguous rows, and whether they are transposed.
-#[derive(Clone, Copy)]
-struct Factor {
-    matrix: Matrix,
-    transposed: bool,
-    /// Number of matrices; 1 if they are all the same.
-    count: u32,
-}
-
-/// A view of two axes, or of three, as matrices.
-fn factor(view: &TensorRef<'_>) -> Option<Factor> {
-    let (shape, strides) = (view.shape(), view.strides());
-    let (batch, [rows, columns], [row, step]) = match (shape, strides) {
-        ([rows, columns], [row, step]) => (None, [*rows, *columns], [*row, *step]),
-        ([count, rows, columns], [of_matrix, row, step]) => {
-            (Some((*count, *of_matrix)), [*rows, *columns], [*row, *step])
-        }
-        _ => return None,
-    };
-    // The stride of an axis with one element does not matter.
-    let is_matrix = |[rows, columns]: [usize; 2], [row, step]: [usize; 2]| {
-        (step == 1 || columns == 1) && (row >= columns || rows == 1)
-    };
-    let transposed = !is_matrix([rows, columns], [row, step]);
-    let ([rows, columns], [row, step]) =
-        if transposed { ([columns, rows], [step, row]) } else { ([rows, columns], [row, step]) };
-    if !is_matrix([rows, columns], [row, step]) {
-        return None;
-    }
-    let size = view.data_type().size();
-    let single = Matrix::strided(number(rows)?, number(columns)?, row.max(columns) as u64 * size);
-    let (count, matrix_bytes) = match batch {
-        None | Some((1, _)) | Some((_, 0)) => (1, 0),
-        Some((count, of_matrix)) => (number(count)?, of_matrix as u64 * size),
-    };
-    Some(Factor { matrix: Matrix { matrix_bytes, ..single }, transposed, count })
-}
-
-fn activation(activation: Activation) -> Option<driver::Activation> {
-    match activation {
-        Activation::None => Some(driver::Activation::None),
-        Activation::Relu => Some(driver::Activation::Relu),
-        Activation::GeluTanh => Some(driver::Activation::Gelu),
-        _ => None,
-    }
-}
-
-fn product(matmul: &MatMul, operands: &Operands<'_>) -> Option<(Primitive, Vec<Place>)> {
-    let (left, right, result) = (operands.inputs[0], operands.inputs[1], operands.outputs[0]);
-    let data_type = driver_type(left.data_type())?;
-    let MatMul { alpha, beta, bias, .. } = *matmul;
-    if left.rank() == 2 && right.rank() == 1 {
-        return vector_product(matmul, operands);
-    }
-    let left = factor(left)?;
-    let right = factor(right)?;
-    let result = factor(result).filter(|result| !result.transposed)?;
-    let mut primitive = DriverMatMul {
-        data_type,
-        matrices: result.count,
-        left: left.matrix,
-        transpose_left: left.transposed,
-        right: right.matrix,
-        transpose_right: right.transposed,
-        result: result.matrix,
-        alpha,
-        beta,
-        bias,
-        activation: activation(matmul.activation)?,
-    };
-    if driver_type(operands.outputs[0].data_type())? != primitive.result_type() {
-        return None;
-    }
-    // The rows of all matrices are those of one, if they have the same distance and one right factor.
-    let p = &mut primitive;
-    let follow = |matrix: Matrix| matrix.matrix_bytes == matrix.row_bytes * u64::from(matrix.rows);
-    if result.count > 1
-        && right.count == 1
-        && left.count == result.count
-        && !left.transposed
-        && follow(p.left)
-        && follow(p.result)
-    {
-        let rows = p.left.rows.checked_mul(result.count)?;
-        (p.left.rows, p.result.rows, p.matrices) = (rows, rows, 1);
-    }
-    let mut order = vec![Place::Input(0), Place::Input(1)];
-    if bias {
-        let bias = operands.inputs[2];
-        let fits = bias.shape() == [p.result.columns as usize] && bias.is_contiguous();
-        if !fits || driver_type(bias.data_type())? != data_type {
-            return None;
-        }
-        order.push(Place::Input(2));
-    }
-    order.push(Place::Output(0));
-    Some((Primitive::MatMul(primitive), order))
-}
-
-fn vector_product(matmul: &MatMul, operands: &Operands<'_>) -> Option<(Primitive, Vec<Place>)> {
-    let (left, vector, result) = (operands.inputs[0], operands.inputs[1], operands.outputs[0]);
-    let is_plain = !matmul.bias && matmul.activation == Activation::None;
-    let is_vector = |view: &TensorRef<'_>| view.is_contiguous() && view.data_type() == left.data_type();
-    if !is_plain || !is_vector(vector) || !is_vector(result) {
-        return None;
-    }
-    let Factor { matrix, transposed, .. } = factor(left)?;
-    let (data_type, alpha, beta) = (float(left.data_type())?, matmul.alpha, matmul.beta);
-    let primitive = MatVec { data_type, matrix, transpose: transposed, alpha, beta };
-    Some((Primitive::MatVec(primitive), vec![Place::Input(0), Place::Input(1), Place::Output(0)]))
-}
-
-/// A view of images with one or two spatial axes whose elements are packed.
-fn images(view: &TensorRef<'_>) -> Option<(Images, Layout)> {
-    let (count, channels, [height, width]) = match *view.shape() {
-        [count, channels, width] => (count, channels, [1, width]),
-        [count, channels, height, width] => (count, channels, [height, width]),
-        _ => return None,
-    };
-    let sizes = Images {
-        count: number(count)?,
-        channels: number(channels)?,
-        height: number(height)?,
-        width: number(width)?,
-    };
+/// The layout of images `[n, channels, height, width]` without gaps.
+fn layout(view: &TensorRef<'_>) -> Option<driver::Layout> {
     if view.is_contiguous() {
-        return Some((sizes, Layout::ChannelsFirst));
+        return Some(driver::Layout::ChannelsFirst);
     }
-    let last: Vec<usize> = [0].into_iter().chain(2..view.rank()).chain([1]).collect();
-    view.permute(&last).ok()?.is_contiguous().then_some((sizes, Layout::ChannelsLast))
+    let last = view.permute(&[0, 2, 3, 1]).ok()?;
+    last.is_contiguous().then_some(driver::Layout::ChannelsLast)
 }
 
-/// The window along one or two axes.
-fn window(along: &[Along]) -> Option<DriverWindow> {
+fn image_shape(view: &TensorRef<'_>) -> Option<driver::Images> {
+    let [count, channels, height, width] = view.shape() else { return None };
+    let (count, channels) = (length(*count)?, length(*channels)?);
+    Some(driver::Images { count, channels, height: length(*height)?, width: length(*width)? })
+}
+
+/// Two spatial axes: of one, the height is 1.
+fn with_height<'v>(view: &TensorRef<'v>) -> Option<TensorRef<'v>> {
+    if view.rank() == 3 { view.expand(2).ok() } else { Some(view.clone()) }
+}
+
+fn window(along: &[Along]) -> Option<driver::Window> {
     let one = Along { size: 1, stride: 1, padding: (0, 0), dilation: 1 };
-    let [down, across] = match *along {
-        [across] => [one, across],
-        [down, across] => [down, across],
+    let (down, across) = match along {
+        [across] => (one, *across),
+        [down, across] => (*down, *across),
         _ => return None,
     };
-    let pair = |of: fn(&Along) -> usize| Some([number(of(&down))?, number(of(&across))?]);
-    Some(DriverWindow {
-        size: pair(|along| along.size)?,
-        stride: pair(|along| along.stride)?,
-        dilation: pair(|along| along.dilation)?,
-        padding: Padding {
-            top: number(down.padding.0)?,
-            bottom: number(down.padding.1)?,
-            left: number(across.padding.0)?,
-            right: number(across.padding.1)?,
-        },
+    let both = |of: fn(&Along) -> usize| Some([length(of(&down))?, length(of(&across))?]);
+    let (top, bottom) = (length(down.padding.0)?, length(down.padding.1)?);
+    let (left, right) = (length(across.padding.0)?, length(across.padding.1)?);
+    Some(driver::Window {
+        size: both(|along| along.size)?,
+        stride: both(|along| along.stride)?,
+        dilation: both(|along| along.dilation)?,
+        padding: driver::Padding { top, bottom, left, right },
     })
 }
 
-fn convolved(convolution: &Convolution, operands: &Operands<'_>) -> Option<(Primitive, Vec<Place>)> {
-    let (x, weights, result) = (operands.inputs[0], operands.inputs[1], operands.outputs[0]);
-    if convolution.transposed || convolution.activation != Activation::None {
-        return None;
-    }
-    let along = convolution.window.along("convolution", &weights.shape()[2..]).ok()?;
-    let ((source, layout), (sizes, result_layout)) = (images(x)?, images(result)?);
-    let (filters, weight_layout) = images(weights)?;
-    let data_type = float(x.data_type())?;
-    // Views whose elements are in the same order both ways have either layout.
-    let is_either = |sizes: Images| sizes.channels == 1 || sizes.height == 1 && sizes.width == 1;
-    if result.data_type() != x.data_type() || (result_layout != layout && !is_either(sizes)) {
-        return None;
-    }
-    let weight_layout = if is_either(filters) { layout } else { weight_layout };
-    let mut order = vec![Place::Input(0), Place::Input(1)];
-    if convolution.bias {
+fn images(convolution: &Convolution, operands: &Operands<'_>) -> Option<Primitive> {
+    let [x, weights] = [with_height(operands.inputs[0])?, with_height(operands.inputs[1])?];
+    let result = with_height(operands.outputs[0])?;
+    let weight_type = weights.data_type();
+    let has_plain_bias = || {
         let bias = operands.inputs[2];
-        if bias.data_type() != weights.data_type() || !bias.is_contiguous() {
-            return None;
-        }
-        order.push(Place::Input(2));
-    }
-    order.push(Place::Output(0));
-    let primitive = DriverConvolution {
-        groups: number(convolution.groups)?,
-        weight_type: float(weights.data_type())?,
-        weight_layout,
-        bias: convolution.bias,
-        ..DriverConvolution::new(data_type, layout, source, filters.count, window(&along)?)
+        bias.data_type() == weight_type && bias.is_contiguous()
     };
-    (primitive.result() == sizes).then_some((Primitive::Convolution(primitive), order))
+    let plain = !convolution.transposed && convolution.activation == Activation::None;
+    if !plain || x.data_type() != result.data_type() || convolution.bias && !has_plain_bias() {
+        return None;
+    }
+    let along = convolution.window.along("convolution", &operands.inputs[1].shape()[2..]).ok()?;
+    let layout_of_images = layout(&x)?;
+    // Elements of one channel or one point are in the same order both ways.
+    let has_either =
+        |view: &TensorRef<'_>| view.shape()[1] == 1 || view.shape()[2] == 1 && view.shape()[3] == 1;
+    let layout_as_images =
+        |view: &TensorRef<'_>| layout(view).map(|own| if has_either(view) { layout_of_images } else { own });
+    if layout_as_images(&result)? != layout_of_images {
+        return None;
+    }
+    Some(Primitive::Convolution(driver::Convolution {
+        data_type: data_type(x.data_type())?,
+        layout: layout_of_images,
+        source: image_shape(&x)?,
+        channels: length(result.shape()[1])?,
+        window: window(&along)?,
+        groups: length(convolution.groups)?,
+        weight_type: data_type(weight_type)?,
+        weight_layout: layout_as_images(&weights)?,
+        bias: convolution.bias,
+    }))
 }
 
-fn pooled(pooling: &Pooling, operands: &Operands<'_>) -> Option<(Primitive, Vec<Place>)> {
-    let (x, result) = (operands.inputs[0], operands.outputs[0]);
-    let along = pooling.window.along("pooling", &pooling.size).ok()?;
+fn pooled(pooling: &Pooling, operands: &Operands<'_>) -> Option<Primitive> {
+    let (x, result) = (with_height(operands.inputs[0])?, with_height(operands.outputs[0])?);
     let kind = match pooling.kind {
-        PoolingKind::Max => PoolKind::Max,
-        PoolingKind::Average => PoolKind::Average,
-        PoolingKind::AverageWithPadding => PoolKind::AverageWithPadding,
+        // A library's maximum may ignore NaN.
+        PoolingKind::Max => return None,
+        PoolingKind::Average => driver::PoolKind::Average,
+        PoolingKind::AverageWithPadding => driver::PoolKind::AverageWithPadding,
     };
-    let ((source, layout), (sizes, result_layout)) = (images(x)?, images(result)?);
-    if x.data_type() != result.data_type() || layout != result_layout {
+    let along = pooling.window.along("pooling", &pooling.size).ok()?;
+    let layout_of_images = layout(&x)?;
+    if x.data_type() != result.data_type() || layout(&result)? != layout_of_images {
         return None;
     }
-    let data_type = float(x.data_type())?;
-    let primitive = DriverPooling { data_type, layout, source, window: window(&along)?, kind };
-    (primitive.result() == sizes)
-        .then_some((Primitive::Pooling(primitive), vec![Place::Input(0), Place::Output(0)]))
+    let (data_type, source, window) = (data_type(x.data_type())?, image_shape(&x)?, window(&along)?);
+    Some(Primitive::Pooling(driver::Pooling { data_type, layout: layout_of_images, source, window, kind }))
 }

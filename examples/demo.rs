@@ -5,6 +5,7 @@ mod double_in_place;
 mod matmul;
 mod reduce;
 mod scale;
+mod tensor;
 mod thread_ids;
 mod vector_add;
 
@@ -14,13 +15,14 @@ use elinvar::{Device, Result};
 
 type Example = (&'static str, fn(&Device) -> Result<usize>);
 
-const EXAMPLES: [Example; 6] = [
+const EXAMPLES: [Example; 7] = [
     ("thread_ids", thread_ids::run),
     ("vector_add", vector_add::run),
     ("scale", scale::run),
     ("matmul", matmul::run),
     ("reduce", reduce::run),
     ("double_in_place", double_in_place::run),
+    ("tensor", tensor::run),
 ];
 
 fn main() -> Result<()> {

@@ -50,6 +50,9 @@ Suites:
            steel_f16_32x32, steel_f16_64x64, steel_bf16_32x32, steel_bf16_64x64, attention_candle_f32,
            attention_candle_f16; if ELINVAR_GGML is set, which is the path of llama.cpp's folder ggml/src, flash
            attention and products of quantized matrices with a vector: attention_ggml_f16, mul_mv_q4_0, mul_mv_q4_k
+  tensor   operations of elinvar::tensor, with one thread and with all threads: tensor_matmul_*, tensor_conv_*,
+           tensor_batch_norm_*, tensor_softmax_*, tensor_attention_f32, tensor_transpose_f32; *_kernel: by kernels,
+           not by a library
   cuda     whole kernels, launches, graphs and copies on an NVIDIA GPU
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
@@ -58,6 +61,7 @@ Baselines run with the same number of threads, alternating with the kernel:
   native       the same work in Rust, vectorized by hand for this CPU (mandelbrot: scalar)
   gemm         the crate of that name
   openblas     OpenBLAS, if installed
+  onednn       oneDNN, if installed
   pocl         the same kernel in OpenCL C, if PoCL is installed
   unchecked    the kernel without bounds checks
   endless      the kernel without a deadline
@@ -95,6 +99,9 @@ pub struct Bench {
     /// Replace the table of ratios in a Markdown FILE
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
+    /// Fail if a row of the tensor suite has no baseline
+    #[arg(long)]
+    require_baselines: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -155,6 +162,8 @@ enum Work {
     Candle(Run),
     /// As [`Work::Kernel`], of ggml.
     Ggml(Run),
+    /// As [`Work::Kernel`], a tensor operation.
+    Tensor(Run),
     /// Compilation of a kernel of the `cpu` suite.
     Compilation(cpu::Build),
     /// A kernel of the `cuda` suite.
@@ -181,7 +190,12 @@ fn cases() -> impl Iterator<Item = Case> {
     let candle = cpu::published::CANDLE.map(|(name, run)| published((name, Work::Candle(run))));
     let ggml = cpu::published::OF_GGML.map(|(name, run)| published((name, Work::Ggml(run))));
     let all = CASES.iter().map(once).chain(cpu::PROBLEMS.map(compilation)).chain(kernels);
-    all.chain(candle).chain(ggml)
+    let tensor = cpu::tensor::ROWS.map(|(name, run)| Case {
+        suite: "tensor",
+        name: name.into(),
+        work: Work::Tensor(run),
+    });
+    all.chain(candle).chain(ggml).chain(tensor)
 }
 
 /// Context of a measurement.
@@ -210,6 +224,8 @@ struct Measured {
     flops: Option<u64>,
     /// Median times of the baselines.
     baselines: Vec<(&'static str, u64)>,
+    /// Baselines of the row that could not be measured, with the reason.
+    missing: Vec<(&'static str, String)>,
     /// Median times of its stages.
     stages: Vec<(String, u64)>,
 }
@@ -231,14 +247,15 @@ impl Bench {
             };
             let contexts = &places[known].1;
             // The last context is the one with all threads.
-            let start = if matches!(work, Work::Kernel(_) | Work::Candle(_) | Work::Ggml(_)) {
+            let start = if matches!(work, Work::Kernel(_) | Work::Candle(_) | Work::Ggml(_) | Work::Tensor(_))
+            {
                 0
             } else {
                 contexts.len() - 1
             };
             for context in &contexts[start..] {
                 let measure = || match work {
-                    Work::Once(run) | Work::Candle(run) | Work::Ggml(run) => run(context),
+                    Work::Once(run) | Work::Candle(run) | Work::Ggml(run) | Work::Tensor(run) => run(context),
                     Work::Kernel(problem) => cpu::measure(context, problem),
                     Work::Compilation(problem) => compile::kernel(problem),
                     Work::Cuda(problem) => cuda::measure(context, problem),
@@ -263,6 +280,9 @@ impl Bench {
         if let Some(path) = &self.record {
             Record::open(path)?.update(&outcomes)?;
         }
+        if self.require_baselines {
+            expect_baselines(&outcomes)?;
+        }
         recorded.map_or(Ok(()), |recorded| recorded.check(&outcomes, &slower))
     }
 
@@ -272,7 +292,7 @@ impl Bench {
                 let names: Vec<String> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is not a benchmark; the suites are runtime, launch, compile, cpu, checks, cuda and candle, the names {names}"
+                    "`{name}` is not a benchmark; the suites are runtime, launch, compile, cpu, checks, tensor, cuda and candle, the names {names}"
                 )));
             }
         }
@@ -308,11 +328,27 @@ impl Bench {
     }
 }
 
+/// Fails if a row has no baseline that could be measured, with the reasons.
+fn expect_baselines(outcomes: &[Outcome]) -> Result<()> {
+    let without =
+        |outcome: &&Outcome| outcome.measured.baselines.is_empty() && !outcome.measured.missing.is_empty();
+    let row = |outcome: &Outcome| {
+        let reasons: Vec<String> =
+            outcome.measured.missing.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+        format!("{}, {} threads: {}", outcome.name, outcome.threads, reasons.join("; "))
+    };
+    let rows: Vec<String> = outcomes.iter().filter(without).map(row).collect();
+    match rows.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Machine(format!("rows without a baseline:\n{}", rows.join("\n")))),
+    }
+}
+
 /// Default device of a suite; `None` for the best one.
 fn usual(suite: &str) -> Option<Selection> {
     match suite {
         "cuda" | "candle" => Some(Selection::first(DeviceKind::Cuda)),
-        "cpu" | "compile" | "checks" => Some(Selection::first(DeviceKind::Cpu)),
+        "cpu" | "compile" | "checks" | "tensor" => Some(Selection::first(DeviceKind::Cpu)),
         _ => None,
     }
 }
@@ -341,7 +377,7 @@ fn machine(outcomes: &[Outcome]) -> Value {
 /// Baselines and kernels that are unavailable on this machine, with the reason.
 fn absences(outcomes: &[Outcome]) -> Vec<(&'static str, String)> {
     let has = |suite| outcomes.iter().any(|outcome| outcome.suite == suite);
-    let on_cpu = if has("cpu") { cpu::absences() } else { Vec::new() };
+    let on_cpu = if has("cpu") || has("tensor") { cpu::absences() } else { Vec::new() };
     let published = has("cpu").then(cpu::published::absences).into_iter().flatten();
     let nvrtc = (has("cuda") || has("candle")).then(cuda::absence).flatten().map(|why| ("nvrtc", why));
     on_cpu.into_iter().chain(published).chain(nvrtc).collect()
@@ -366,6 +402,7 @@ fn results(outcomes: &[Outcome]) -> Vec<Value> {
             "bytes": measured.bytes,
             "flops": measured.flops,
             "baselines": baselines,
+            "missing": measured.missing.iter().cloned().collect::<BTreeMap<_, _>>(),
             "stages": measured.stages.iter().cloned().collect::<BTreeMap<_, _>>(),
         })
     };

@@ -129,6 +129,8 @@ mod pages {
     mod streams_and_events {}
     #[doc = include_str!("../../../docs/isolation.md")]
     mod isolation {}
+    #[doc = include_str!("../../../docs/tensor.md")]
+    mod tensor {}
     #[doc = include_str!("../../../docs/graphs.md")]
     mod graphs {}
     #[doc = include_str!("../../../docs/function-constants.md")]

@@ -147,6 +147,7 @@ const NO_STOP: &str = "this device cannot stop";
 const NO_CAPTURE: &str = "does not support captures";
 /// Does not apply if the process may write GPU traces.
 const NO_TRACE: &str = "Metal writes no GPU trace for this process";
+const NOT_UNIFIED: &str = "no unified memory";
 const NO_LIBRARY: &str = "has no library";
 
 /// Whether a row is for a case: it names the case or its chapter.
@@ -160,7 +161,7 @@ fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'stati
     if needs.is_some_and(|(_, kind, data_type)| !has_primitive((number, device), *kind, *data_type)) {
         return Some(NO_LIBRARY);
     }
-    if let Some(reason) = memory_is_short(device, case) {
+    if let Some(reason) = memory_lacks(device, case) {
         return Some(reason);
     }
     let set = |variable: &str| std::env::var_os(variable).is_some_and(|value| value != "0");
@@ -170,6 +171,12 @@ fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'stati
         NO_TRACE => !set("METAL_CAPTURE_ENABLED"),
         _ => true,
     })
+}
+
+/// Why a device's memory does not allow a case of the chapter `large_buffers`.
+fn memory_lacks(device: &Device, case: &str) -> Option<&'static str> {
+    let unified = device.caps().features.unified_memory || !case.starts_with("large_buffers::maps_");
+    if unified { memory_is_short(device, case) } else { Some(NOT_UNIFIED) }
 }
 
 /// Whether a device must have a primitive. Apple's GPUs have them for two types, except for the stand-in's profile of family Apple1;
@@ -247,7 +254,7 @@ fn main() {
             for case in cases().into_iter().filter(differs) {
                 let mut row = UNSUPPORTED.iter().filter(|(of, name, _)| (*of, *name) == (kind, case.name));
                 let listed = row.next().map(|(_, _, reason)| *reason);
-                let reason = memory_is_short(inner, case.name).or(listed);
+                let reason = memory_lacks(inner, case.name).or(listed);
                 trials.extend(case_trials(kind, case, open, reason));
             }
         }

@@ -22,6 +22,7 @@ mod softmax;
 mod steel;
 mod stencil;
 mod team;
+pub mod tensor;
 
 use std::time::Instant;
 

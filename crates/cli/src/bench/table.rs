@@ -24,6 +24,11 @@ pub(super) fn print(outcomes: &[Outcome]) -> Result<()> {
     for (name, why) in absences(outcomes) {
         say(format_args!("{name} is not measured: {why}"))?;
     }
+    for Outcome { name, threads, measured, .. } in outcomes {
+        for (baseline, why) in &measured.missing {
+            say(format_args!("{name}, {threads} threads: no {baseline}: {why}"))?;
+        }
+    }
     print_stages(outcomes)
 }
 

@@ -43,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<DeviceState>,
     pub(crate) tuned: Tuned,
     pub(crate) coalescers: Coalescers,
+    /// Kernels of tensor operations.
     pub(crate) tensor_kernels: KernelCache,
     /// Makes log lines `tracing` events.
     _log: Option<LogSubscription>,

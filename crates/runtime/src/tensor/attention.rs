@@ -90,8 +90,8 @@ impl Operate for Attention {
             if view.rank() != 4 {
                 return Err(fail(name, format_args!("`{operand}` {view}: expected four axes")));
             }
-            if view.shape().iter().any(|size| u32::try_from(*size).is_err()) {
-                return Err(fail(name, format_args!("`{operand}` {view}: an axis is beyond 32 bits")));
+            if view.shape().iter().any(|size| i32::try_from(*size).is_err()) {
+                return Err(fail(name, format_args!("`{operand}` {view}: an axis of 2³¹ elements or more")));
             }
         }
         let ([batch, heads, queries, width], [_, key_heads, keys, _]) = (query.shape(), key.shape()) else {
@@ -126,8 +126,9 @@ impl Operate for Attention {
 
     fn flops(&self, operands: &Operands<'_>) -> u64 {
         let (query, value) = (operands.inputs[0], operands.inputs[2]);
-        let scores: usize = query.shape()[..3].iter().product::<usize>() * value.shape()[2];
-        2 * (scores * (query.shape()[3] + value.shape()[3])) as u64
+        let scores =
+            (query.shape()[..3].iter().product::<usize>() as u64).saturating_mul(value.shape()[2] as u64);
+        scores.saturating_mul(2 * (query.shape()[3] + value.shape()[3]) as u64)
     }
 
     fn add_steps(&self, operands: &Operands<'_>, steps: &mut Steps) -> Result<()> {

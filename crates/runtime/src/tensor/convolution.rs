@@ -56,6 +56,8 @@ const POINTWISE: &str = "matrix product";
 const BLOCK: usize = 4;
 /// Columns of a packed panel of a product.
 const PANEL: usize = 32;
+/// Elements of the largest image that is unfolded.
+const LARGEST_UNFOLDED: usize = 1 << 32;
 /// Largest workspace of an unfolded matrix, unless one image needs more.
 const MOST_UNFOLDED: usize = 256 << 20;
 
@@ -339,7 +341,7 @@ impl Operate for Convolution {
     fn flops(&self, operands: &Operands<'_>) -> u64 {
         let (x, weights, result) = (operands.inputs[0], operands.inputs[1], operands.outputs[0]);
         let moved = if self.transposed { x } else { result };
-        2 * moved.len() as u64 * weights.shape()[1..].iter().product::<usize>() as u64
+        (2 * moved.len() as u64).saturating_mul(weights.shape()[1..].iter().product::<usize>() as u64)
     }
 
     fn algorithms(&self) -> &'static [&'static str] {
@@ -369,7 +371,9 @@ impl Operate for Convolution {
                 steps.algorithm = POINTWISE;
                 return Ok(());
             }
-            if may_use(UNFOLDED) {
+            let columns = result.shape()[2..].iter().product::<usize>();
+            let size = terms.checked_mul(columns).and_then(|size| size.checked_mul(self.groups));
+            if may_use(UNFOLDED) && size.is_some_and(|size| size < LARGEST_UNFOLDED) {
                 self.unfolded(&shape, operands, space, steps)?;
                 steps.algorithm = UNFOLDED;
                 return Ok(());

@@ -50,6 +50,8 @@ const ROWS_OF_COLUMNS: usize = 8;
 const ROWS_OF_DOTS: usize = 4;
 /// Side of a threadgroup's tile of the result.
 const TILE: usize = 64;
+/// Elements of the largest factors that are packed.
+const MOST_PACKED: usize = 1 << 32;
 /// Columns of a packed panel.
 const PANEL: usize = 32;
 
@@ -395,7 +397,14 @@ impl Product {
 
         // Threads of a simdgroup read neighbors in a row of `b`.
         let mut product = if product.b.column != 1 && product.a.row == 1 { turned } else { product };
-        let is_worth_packing = !product.is_packed() && product.rows >= PANEL && product.columns >= PANEL;
+        let size = product
+            .terms
+            .checked_mul(product.columns.max(product.rows))
+            .and_then(|size| size.checked_mul(batches));
+        let is_worth_packing = !product.is_packed()
+            && size.is_some_and(|size| size < MOST_PACKED)
+            && product.rows >= PANEL
+            && product.columns >= PANEL;
         if is_cpu && is_worth_packing && product.terms > 0 && product.batch.sizes.len() + 3 <= MAX_RANK {
             product = product.packed(steps)?;
         }
@@ -457,7 +466,8 @@ impl Operate for MatMul {
 
     fn flops(&self, operands: &Operands<'_>) -> u64 {
         let left = operands.inputs[0];
-        2 * operands.outputs[0].len() as u64 * left.shape()[left.rank() - 1] as u64
+        let terms = left.shape()[left.rank() - 1] as u64;
+        (2 * operands.outputs[0].len() as u64).saturating_mul(terms)
     }
 
     fn algorithms(&self) -> &'static [&'static str] {

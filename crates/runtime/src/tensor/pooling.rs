@@ -86,7 +86,8 @@ impl Operate for Pooling {
     }
 
     fn flops(&self, operands: &Operands<'_>) -> u64 {
-        operands.outputs[0].len() as u64 * self.size.iter().product::<usize>() as u64
+        let window = self.size.iter().fold(1u64, |all, size| all.saturating_mul(*size as u64));
+        (operands.outputs[0].len() as u64).saturating_mul(window)
     }
 
     fn add_steps(&self, operands: &Operands<'_>, steps: &mut Steps) -> Result<()> {

@@ -94,6 +94,9 @@ impl<'a> TensorRef<'a> {
         if shape.len() > MAX_RANK {
             return fail(format!("{} axes, at most {MAX_RANK} allowed", shape.len()));
         }
+        if !has_a_count(shape) {
+            return fail("its number of elements is beyond 63 bits".into());
+        }
         if !span.offset.is_multiple_of(data_type.size()) {
             let (begin, size) = (span.offset, data_type.size());
             return fail(format!("the slice begins at byte {begin}, which is not a multiple of {size}"));
@@ -264,6 +267,9 @@ impl<'a> TensorRef<'a> {
         };
         if shape.len() > MAX_RANK {
             return fail(format!("{} axes, at most {MAX_RANK} allowed", shape.len()));
+        }
+        if !has_a_count(shape) {
+            return fail("its number of elements is beyond 63 bits".into());
         }
         let Some(added) = shape.len().checked_sub(self.rank()) else {
             return fail(format!("it has {} axes, more than {}", self.rank(), shape.len()));
@@ -449,6 +455,12 @@ impl<T: Element> Buffer<T> {
     }
 }
 
+/// Whether the number of elements fits; axes of size 0 count as 1, so that slices of others have no more.
+fn has_a_count(shape: &[usize]) -> bool {
+    let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul((*size).max(1)));
+    count.is_some_and(|count| isize::try_from(count).is_ok())
+}
+
 /// Strides of a contiguous tensor.
 fn row_major(shape: &[usize]) -> Result<Dims> {
     let mut strides = Dims::from_elem(0, shape.len());
@@ -456,7 +468,7 @@ fn row_major(shape: &[usize]) -> Result<Dims> {
     for (axis, size) in shape.iter().enumerate().rev() {
         strides[axis] = stride;
         stride = stride.checked_mul((*size).max(1)).ok_or_else(|| {
-            Error::invalid(format!("tensor of shape {shape:?}: its number of elements is beyond 64 bits"))
+            Error::invalid(format!("tensor of shape {shape:?}: its number of elements is beyond 63 bits"))
         })?;
     }
     Ok(strides)

@@ -195,7 +195,7 @@ impl Geometry {
             stride: each(|along| along.stride, 1),
             padding: each(|along| along.padding.0, 0),
             dilation: each(|along| along.dilation, 1),
-            elements: along.iter().map(|along| along.size).product::<usize>() as f32,
+            elements: along.iter().map(|along| along.size as f32).product(),
             groups: 1,
             x: Images::of(x),
             result: Images::of(result),

@@ -13,11 +13,11 @@ use super::team::Team;
 use super::{blas, onednn};
 use crate::failure::Result;
 
-const HEADS: usize = 8;
+pub(super) const HEADS: usize = 8;
 /// Number of queries, and of keys and values.
-const LENGTH: usize = 1024;
+pub(super) const LENGTH: usize = 1024;
 /// Elements of a query, key or value.
-const WIDTH: usize = 64;
+pub(super) const WIDTH: usize = 64;
 /// Elements of all heads.
 const ALL: usize = HEADS * LENGTH * WIDTH;
 /// Exact, so that each implementation may apply it before or after the product.
@@ -193,7 +193,7 @@ fn measure(
 }
 
 /// The attention of each head, with a library's product of matrices.
-fn heads(args: &mut [Argument], team: &Team, product: blas::Product) {
+pub(super) fn heads(args: &mut [Argument], team: &Team, product: blas::Product) {
     let [q, k, v, out, scores] = args else { return };
     let (q, k, v) = (q.floats(), k.floats(), v.floats());
     let head = LENGTH * WIDTH;

@@ -21,7 +21,10 @@ fn refused<T: std::fmt::Debug>(result: elinvar::Result<T>, parts: &[&str]) {
 fn views_beyond_their_buffer(device: &Device) -> CaseResult {
     let mut buffer = device.buffer::<f32>(24)?;
     refused(buffer.tensor(&[5, 5]), &["[5, 5]", "index 24", "24 of f32"]);
-    refused(buffer.tensor(&[usize::MAX, 2]), &["beyond 64 bits"]);
+    refused(buffer.tensor(&[usize::MAX, 2]), &["beyond 63 bits"]);
+    refused(TensorRef::strided(&buffer, &[usize::MAX, 2], &[0, 0], 0), &["beyond 63 bits"]);
+    refused(buffer.tensor(&[1])?.broadcast(&[1 << 40, 1 << 40]), &["beyond 63 bits"]);
+    refused(buffer.tensor(&[0])?.broadcast(&[1 << 40, 1 << 40, 0]), &["beyond 63 bits"]);
     refused(buffer.tensor(&[1; 9]), &["9 axes", "at most 8"]);
     refused(TensorRef::strided(&buffer, &[2, 2], &[usize::MAX, 1], 0), &["buffer has 24"]);
     refused(TensorRef::strided(&buffer, &[2], &[usize::MAX], usize::MAX), &["beyond 64 bits"]);

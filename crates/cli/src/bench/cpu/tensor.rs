@@ -1,0 +1,269 @@
+//! The `tensor` suite: tensor operations, compared with libraries and with copies of as many bytes.
+//!
+//! On the CPU, products are compared with OpenBLAS and oneDNN, attention with a library's products and a vectorized softmax. Operations that
+//! memory bounds are compared with a copy on the device that moves as many bytes. The results of libraries are compared with ours first.
+
+use std::time::Instant;
+
+use elinvar::tensor::{
+    Attention, Convolution, Map, MatMul, Normalize, Operation, Plan, Route, Softmax, Statistics, TensorMut,
+    TensorRef, Window,
+};
+use elinvar::{Buffer, Device, DeviceKind, Stream};
+
+use super::problem::{Agreement, Argument};
+use super::team::Team;
+use super::{attention, blas, onednn};
+use crate::bench::{Context, Measured};
+use crate::failure::Result;
+use crate::report::median;
+
+type Row = (&'static str, fn(&Context) -> Result<Measured>);
+
+/// The benchmarks by name.
+pub const ROWS: [Row; 16] = [
+    ("tensor_matmul_f32_256", |context| matmul(context, 256, Route::Auto)),
+    ("tensor_matmul_f32_512", |context| matmul(context, 512, Route::Auto)),
+    ("tensor_matmul_f32_1024", |context| matmul(context, 1024, Route::Auto)),
+    ("tensor_matmul_f32_2048", |context| matmul(context, 2048, Route::Auto)),
+    ("tensor_matmul_f32_256_kernel", |context| matmul(context, 256, Route::Kernel)),
+    ("tensor_matmul_f32_512_kernel", |context| matmul(context, 512, Route::Kernel)),
+    ("tensor_matmul_f32_1024_kernel", |context| matmul(context, 1024, Route::Kernel)),
+    ("tensor_matmul_f32_2048_kernel", |context| matmul(context, 2048, Route::Kernel)),
+    ("tensor_conv_3x3_64", |context| convolution(context, 3)),
+    ("tensor_conv_1x1_64", |context| convolution(context, 1)),
+    ("tensor_batch_norm_inference", |context| batch_norm(context, Statistics::Given)),
+    ("tensor_batch_norm_training", |context| batch_norm(context, Statistics::Saved)),
+    ("tensor_softmax_rows", |context| softmax(context, [4096, 1024], 1)),
+    ("tensor_softmax_columns", |context| softmax(context, [1024, 4096], 0)),
+    ("tensor_attention_f32", attention_of_heads),
+    ("tensor_transpose_f32", transpose),
+];
+
+/// Number of rounds, of which the median is reported, and their target duration.
+const ROUNDS: usize = 9;
+const ROUND_NS: u64 = 20_000_000;
+
+/// Runs something a number of times; returns the time of all in nanoseconds.
+type Timed<'b> = Box<dyn FnMut(u64) -> Result<u64> + 'b>;
+
+/// A baseline: its name, and its time for a number of iterations in nanoseconds; or why it is not there.
+struct Baseline<'b> {
+    name: &'static str,
+    run: std::result::Result<Timed<'b>, String>,
+}
+
+impl<'b> Baseline<'b> {
+    /// A library on the host.
+    fn library(name: &'static str, absent: Option<&str>, mut work: impl FnMut() + 'b) -> Self {
+        let run: Timed<'b> = Box::new(move |iterations| {
+            let start = Instant::now();
+            (0..iterations).for_each(|_| work());
+            Ok(start.elapsed().as_nanos() as u64)
+        });
+        Self { name, run: absent.map_or(Ok(run), |why| Err(why.into())) }
+    }
+
+    /// A plan on the device.
+    fn plan(name: &'static str, stream: &'b Stream, plan: Plan) -> Self {
+        Self { name, run: Ok(Box::new(move |iterations| time(stream, &plan, iterations))) }
+    }
+}
+
+/// Device time of a submission with the plan this often.
+fn time(stream: &Stream, plan: &Plan, iterations: u64) -> Result<u64> {
+    let mut commands = stream.command_buffer();
+    for _ in 0..iterations {
+        commands.tensor_plan(plan)?;
+    }
+    let timing = commands.submit()?.wait()?;
+    Ok(timing.end_ns.saturating_sub(timing.start_ns))
+}
+
+/// Measures a plan and its baselines, interleaved.
+fn measure(stream: &Stream, plan: &Plan, baselines: Vec<Baseline<'_>>, size: String) -> Result<Measured> {
+    let size = format!("{size}; {}: {}", plan.route(), plan.algorithm());
+    let mut measured =
+        Measured { size, bytes: Some(plan.bytes()), flops: Some(plan.flops()), ..Measured::default() };
+    let mut runs: Vec<(&'static str, Timed<'_>)> =
+        vec![("ours", Box::new(|iterations| time(stream, plan, iterations)))];
+    for Baseline { name, run } in baselines {
+        match run {
+            Ok(run) => runs.push((name, run)),
+            Err(why) => measured.missing.push((name, why)),
+        }
+    }
+    // The optimized code of a kernel replaces the first one in the background; it is waited for here.
+    for _ in 0..3 {
+        runs[0].1(1)?;
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let mut counts = Vec::new();
+    for (_, run) in &mut runs {
+        run(1)?;
+        counts.push((ROUND_NS / run(1)?.max(1)).clamp(1, 1000));
+    }
+    let mut times = vec![Vec::new(); runs.len()];
+    for _ in 0..ROUNDS {
+        for (((_, run), count), times) in runs.iter_mut().zip(&counts).zip(&mut times) {
+            times.push(run(*count)? / count);
+        }
+    }
+    let mut medians = runs.iter().map(|(name, _)| *name).zip(times.into_iter().map(median));
+    measured.median_ns = medians.next().map_or(0, |(_, ns)| ns);
+    measured.baselines = medians.collect();
+    Ok(measured)
+}
+
+fn numbers(count: usize) -> Vec<f32> {
+    super::problem::scattered(count, 65).map(|value| value as f32 / 16.0 - 2.0).collect()
+}
+
+fn plan(
+    operation: impl Into<Operation>,
+    inputs: &[&TensorRef<'_>],
+    output: &mut TensorMut<'_>,
+    route: Route,
+) -> elinvar::Result<Plan> {
+    Plan::new(operation, inputs, &mut [output], route)
+}
+
+/// Why a library of the host is no baseline here.
+fn absence(device: &Device, library: std::result::Result<(), &'static str>) -> Option<&'static str> {
+    if device.kind() == DeviceKind::Cpu {
+        library.err()
+    } else {
+        Some("a library of the host, for the CPU device")
+    }
+}
+
+/// Fails unless a library's result is ours.
+fn agree(name: &str, ours: &Buffer<f32>, library: &[f32]) -> Result<()> {
+    let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect::<Vec<_>>();
+    match Agreement::Within(1e-4).difference(&wide(&ours.to_vec()?), &wide(library)) {
+        None => Ok(()),
+        Some(text) => Err(elinvar::Error::DeviceLost(format!("{name}: {text}")).into()),
+    }
+}
+
+fn matmul(context: &Context, n: usize, route: Route) -> Result<Measured> {
+    let (device, stream) = (&context.device, context.device.stream()?);
+    let (a, b) = (numbers(n * n), numbers(n * n));
+    let (left, right, mut out) =
+        (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?, device.buffer::<f32>(n * n)?);
+    let shape = [n, n];
+    let views = [left.tensor(&shape)?, right.tensor(&shape)?];
+    let ours = plan(MatMul::default(), &[&views[0], &views[1]], &mut out.tensor_mut(&shape)?, route)?;
+    stream.tensor_plan(&ours)?.wait()?;
+    let args = || [a.clone(), b.clone(), vec![0.0; n * n]].map(Argument::Floats).to_vec();
+    let args = || [args(), vec![Argument::Word(n as u32)]].concat();
+    let (team, mut of_blas, mut of_dnn) = (Team::new(context.threads)?, args(), args());
+    let missing = [absence(device, blas::openblas().map(drop)), absence(device, onednn::onednn().map(drop))];
+    if missing[0].is_none() {
+        blas::sgemm(&mut of_blas, &team);
+        agree("tensor_matmul", &out, of_blas[2].floats())?;
+    }
+    let baselines = vec![
+        Baseline::library("openblas", missing[0], || blas::sgemm(&mut of_blas, &team)),
+        Baseline::library("onednn", missing[1], || onednn::sgemm(&mut of_dnn, &team)),
+    ];
+    measure(&stream, &ours, baselines, format!("{n}x{n}x{n} floats"))
+}
+
+/// A copy that reads and writes `bytes` bytes in total.
+fn copy_of<'b>(device: &Device, stream: &'b Stream, bytes: u64) -> Result<Baseline<'b>> {
+    let len = (bytes / 8).max(1) as usize;
+    let (from, mut to) = (device.buffer_with_data(&numbers(len))?, device.buffer::<f32>(len)?);
+    let copy = plan(Map::COPY, &[&from.tensor(&[len])?], &mut to.tensor_mut(&[len])?, Route::Kernel)?;
+    Ok(Baseline::plan("copy", stream, copy))
+}
+
+fn convolution(context: &Context, size: usize) -> Result<Measured> {
+    let (device, stream) = (&context.device, context.device.stream()?);
+    let (n, channels, side) = (1, 64, 56);
+    let image = [n, channels, side, side];
+    let weights = [channels, channels, size, size];
+    let x = device.buffer_with_data(&numbers(image.iter().product()))?;
+    let w = device.buffer_with_data(&numbers(weights.iter().product()))?;
+    let mut out = device.buffer::<f32>(image.iter().product())?;
+    let of = Convolution { window: Window::stride(1).padded(size / 2), ..Convolution::default() };
+    let ours =
+        plan(of, &[&x.tensor(&image)?, &w.tensor(&weights)?], &mut out.tensor_mut(&image)?, Route::Auto)?;
+    stream.tensor_plan(&ours)?.wait()?;
+    // The product of the unfolded image alone, which is a bound for what a library can do by a product.
+    let (m, k, columns) = (channels, channels * size * size, side * side);
+    let (a, b, mut c) = (numbers(m * k), numbers(k * columns), vec![0.0; m * columns]);
+    let alone = if context.threads == 1 { None } else { Some("measured with one thread") };
+    let missing = absence(device, blas::openblas().map(drop)).or(alone);
+    let product = || blas::sgemm_of([m, columns, k], 1.0, &a, (&b, false), &mut c);
+    let baselines = vec![Baseline::library("openblas", missing, product)];
+    measure(&stream, &ours, baselines, format!("{image:?}, window {size}x{size}, {channels} channels"))
+}
+
+fn batch_norm(context: &Context, statistics: Statistics) -> Result<Measured> {
+    let (device, stream) = (&context.device, context.device.stream()?);
+    let shape = [16, 64, 56, 56];
+    let x = device.buffer_with_data(&numbers(shape.iter().product()))?;
+    let parameters = device.buffer_with_data(&vec![1.0f32; 64])?;
+    let mut out = device.buffer::<f32>(shape.iter().product())?;
+    let (mut mean, mut deviation) = (device.buffer::<f32>(64)?, device.buffer::<f32>(64)?);
+    let (x, one) = (x.tensor(&shape)?, parameters.tensor(&[64, 1, 1])?);
+    let of = Normalize::batch(1, 4).statistics(statistics);
+    let mut out = out.tensor_mut(&shape)?;
+    let ours = match statistics {
+        Statistics::Given => Plan::new(of, &[&x, &one, &one, &one, &one], &mut [&mut out], Route::Auto)?,
+        _ => {
+            let (mut mean, mut deviation) =
+                (mean.tensor_mut(&[1, 64, 1, 1])?, deviation.tensor_mut(&[1, 64, 1, 1])?);
+            Plan::new(of, &[&x, &one, &one], &mut [&mut out, &mut mean, &mut deviation], Route::Auto)?
+        }
+    };
+    let copy = copy_of(device, &stream, ours.bytes())?;
+    measure(&stream, &ours, vec![copy], format!("{shape:?} floats"))
+}
+
+fn softmax(context: &Context, shape: [usize; 2], axis: usize) -> Result<Measured> {
+    let (device, stream) = (&context.device, context.device.stream()?);
+    let x = device.buffer_with_data(&numbers(shape[0] * shape[1]))?;
+    let mut out = device.buffer::<f32>(shape[0] * shape[1])?;
+    let ours = plan(Softmax::new(axis), &[&x.tensor(&shape)?], &mut out.tensor_mut(&shape)?, Route::Auto)?;
+    let copy = copy_of(device, &stream, ours.bytes())?;
+    measure(&stream, &ours, vec![copy], format!("{shape:?} floats along axis {axis}"))
+}
+
+fn transpose(context: &Context) -> Result<Measured> {
+    let (device, stream, shape) = (&context.device, context.device.stream()?, [4096, 4096]);
+    let x = device.buffer_with_data(&numbers(shape[0] * shape[1]))?;
+    let mut out = device.buffer::<f32>(shape[0] * shape[1])?;
+    let source = x.tensor(&shape)?.transpose(0, 1)?;
+    let ours = plan(Map::COPY, &[&source], &mut out.tensor_mut(&shape)?, Route::Auto)?;
+    let copy = copy_of(device, &stream, ours.bytes())?;
+    measure(&stream, &ours, vec![copy], format!("{shape:?} floats"))
+}
+
+fn attention_of_heads(context: &Context) -> Result<Measured> {
+    let (device, stream) = (&context.device, context.device.stream()?);
+    let (heads, length, width) = (attention::HEADS, attention::LENGTH, attention::WIDTH);
+    let (shape, all) = ([1, heads, length, width], heads * length * width);
+    let values = || numbers(all);
+    let buffers = [device.buffer_with_data(&values())?, device.buffer_with_data(&values())?];
+    let value = device.buffer_with_data(&values())?;
+    let mut out = device.buffer::<f32>(all)?;
+    let views = [buffers[0].tensor(&shape)?, buffers[1].tensor(&shape)?, value.tensor(&shape)?];
+    let views: Vec<&TensorRef<'_>> = views.iter().collect();
+    let ours = plan(Attention::default(), &views, &mut out.tensor_mut(&shape)?, Route::Auto)?;
+    stream.tensor_plan(&ours)?.wait()?;
+    let mut args: Vec<Argument> =
+        [values(), values(), values(), vec![0.0; all], vec![0.0; heads * length * length]]
+            .map(Argument::Floats)
+            .to_vec();
+    let team = Team::new(context.threads)?;
+    let missing = absence(device, blas::openblas().map(drop));
+    if missing.is_none() {
+        attention::heads(&mut args, &team, blas::sgemm_of);
+        agree("tensor_attention_f32", &out, args[3].floats())?;
+    }
+    let library = || team.inside(|| attention::heads(&mut args, &team, blas::sgemm_of));
+    let baselines = vec![Baseline::library("openblas", missing, library)];
+    measure(&stream, &ours, baselines, format!("{heads} heads of {length} x {width}"))
+}

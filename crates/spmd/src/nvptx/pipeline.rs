@@ -13,14 +13,14 @@ use crate::support::calls;
 use crate::support::declarations::declare_called;
 use crate::support::ir::threadgroup_globals;
 use crate::transform::bounds::{self, Checks, freeze};
-use crate::transform::{converge_barriers, legalize_division, lower_logging};
+use crate::transform::{converge_barriers, legalize_division, lower_logging, promote_copies};
 use crate::{ENTRY, Error, Target, log_calls};
 
 /// The passes, in order.
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Device as D, Target as T, Thread};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 14] = [
+    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 15] = [
         // name, input, output, applies, run, requires, ensures
         (
             "allowlist",
@@ -30,6 +30,15 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             allowlist,
             "nothing",
             "each call and variable is one that no kernel can leave its memory or threads through",
+        ),
+        (
+            "promote-copies",
+            Thread,
+            Thread,
+            always,
+            promote_copies,
+            "allowlist",
+            "no private variable of up to 512 bytes that is only copied, in aligned words",
         ),
         (
             "freeze",
@@ -288,6 +297,13 @@ fn zero_shared_memory(state: &mut State<'_>) -> Result<(), Error> {
     let sizes = variables.map(|global| (global.name.clone(), global.ty.size_align(&state.module).0));
     let sizes: Vec<(String, u64)> = sizes.collect();
     zero_shared_memory::write(&mut state.module.to_mut().functions[index], &sizes, &state.options.arguments);
+    Ok(())
+}
+
+fn promote_copies(state: &mut State<'_>) -> Result<(), Error> {
+    if let Some(module) = promote_copies::promote(&state.module) {
+        state.module = Cow::Owned(module);
+    }
     Ok(())
 }
 

@@ -13,5 +13,6 @@ pub(crate) mod lower_half;
 pub(crate) mod lower_intrinsics;
 pub(crate) mod lower_logging;
 pub(crate) mod mem2reg;
+pub(crate) mod promote_copies;
 pub(crate) mod scalarize;
 mod slot_values;

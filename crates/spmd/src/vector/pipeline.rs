@@ -19,7 +19,8 @@ use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
     bfloat_as_i16, converge_barriers, fix_irreducible, hoist_invariant_loads, if_convert, legalize_division,
-    lower_bfloat, lower_fast_math, lower_half, lower_intrinsics, lower_logging, mem2reg, scalarize,
+    lower_bfloat, lower_fast_math, lower_half, lower_intrinsics, lower_logging, mem2reg, promote_copies,
+    scalarize,
 };
 use crate::{ENTRY, Error, Options, Target, log_calls};
 
@@ -28,7 +29,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 23] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 24] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -39,6 +40,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             allowlist,
             "nothing",
             "each call and variable is one that no kernel can leave its memory or threads through",
+        ),
+        (
+            "promote-copies",
+            Thread,
+            Thread,
+            ControlFlow,
+            always,
+            promote_copies,
+            "allowlist",
+            "no private variable of up to 512 bytes that is only copied, in aligned words",
         ),
         (
             "freeze",
@@ -392,6 +403,13 @@ fn has_logs(state: &State<'_>) -> bool {
 fn lower_logging(state: &mut State<'_>) -> Result<(), Error> {
     let sites = log_calls(state.original)?;
     lower_logging::lower(state.module.to_mut(), &sites, Target::Cpu)
+}
+
+fn promote_copies(state: &mut State<'_>) -> Result<(), Error> {
+    if let Some(module) = promote_copies::promote(&state.module) {
+        state.module = Cow::Owned(module);
+    }
+    Ok(())
 }
 
 fn converge_barriers(state: &mut State<'_>) -> Result<(), Error> {

@@ -46,6 +46,7 @@ static AT_LOAD: extern "C" fn() = {
             library::binary_archive::register,
             commands::queue::register,
             commands::command_buffer::register,
+            commands::log_state::register,
             encoders::compute::register,
             encoders::blit::register,
             encoders::indirect::register,

@@ -212,6 +212,7 @@ macro_rules! call {
 call!(a: A);
 call!(a: A, b: B);
 call!(a: A, b: B, c: C);
+call!(a: A, b: B, c: C, d: D);
 impl Block<()> {
     /// Call it.
     pub fn call(&self) {

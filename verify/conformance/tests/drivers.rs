@@ -62,7 +62,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "indirect::counts_beyond_the_limits", "the device alone sees the counts"),
     ("metal", "large_buffers::checked_accesses_of_4_gib", NO_LAYER),
     ("metal", "large_buffers::checked_accesses_of_12_gib", NO_LAYER),
-    ("metal", "logging::", "log calls on device"),
+    ("metal", "logging::", "Metal has no printf"),
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
@@ -112,7 +112,7 @@ const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
 
 /// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of
 /// the underlying device.
-const ISOLATED: [&str; 17] = [
+const ISOLATED: [&str; 18] = [
     "argument_buffers::",
     "arguments::",
     "basics::",
@@ -128,12 +128,22 @@ const ISOLATED: [&str; 17] = [
     "logging::",
     "memory::",
     "order::",
+    "os_log::",
     "pipeline::",
     "streams::",
 ];
 
 /// Chapters that run on the toy driver.
-const TOY: [&str; 6] = ["arguments::", "callbacks::", "events::", "indirect::", "logging::", "memory::"];
+const TOY: [&str; 8] = [
+    "arguments::",
+    "callbacks::",
+    "events::",
+    "indirect::",
+    "logging::",
+    "memory::",
+    "os_log::",
+    "overloads::",
+];
 
 const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
@@ -418,6 +428,8 @@ mod left {
             (c"MTLCommandEncoder", 0),
             (c"MTLCommandQueue", metal),
             (c"MTLLibrary", 0),
+            // For the first source with log calls.
+            (c"MTLLogState", metal),
             (c"MTLComputePipelineState", 3 * metal),
             (c"MPSKernel", 4 * 32 * metal),
             (c"MPSMatrix", 0),

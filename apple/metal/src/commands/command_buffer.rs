@@ -8,6 +8,7 @@ use elinvar_objc::{Block, Declaration, Id, Object, Property, Ref};
 use parking_lot::{Condvar, Mutex};
 
 use crate::commands::capture;
+use crate::commands::log_state::LogState;
 use crate::commands::pass::{Pass, Step};
 use crate::commands::queue::Queue;
 use crate::device::Device;
@@ -25,13 +26,14 @@ use crate::values::status;
 pub struct BufferDescriptor {
     pub retained: Property<bool>,
     pub error_options: Property<usize>,
+    pub log: Property<Option<Ref<LogState>>>,
 }
 
 elinvar_objc::object!(BufferDescriptor, c"MTLCommandBufferDescriptor");
 
 impl Default for BufferDescriptor {
     fn default() -> Self {
-        Self { retained: Property::new(true), error_options: Property::default() }
+        Self { retained: Property::new(true), error_options: Property::default(), log: Property::default() }
     }
 }
 
@@ -70,6 +72,7 @@ pub struct CommandBuffer {
     /// Whether it retains its resources.
     pub retained: bool,
     pub error_options: usize,
+    pub log: Option<Ref<LogState>>,
     /// The capture that it belongs to, if it is committed before the capture ends.
     pub captured: Option<u64>,
     label: Property<Option<Ref<NsString>>>,
@@ -95,12 +98,19 @@ fn seconds(ns: u64) -> f64 {
 
 impl CommandBuffer {
     /// A new command buffer, already counted by the queue.
-    pub fn new(queue: &Ref<Queue>, number: u64, retained: bool, error_options: usize) -> Ref<Self> {
+    pub fn new(
+        queue: &Ref<Queue>,
+        number: u64,
+        retained: bool,
+        error_options: usize,
+        log: Option<Ref<LogState>>,
+    ) -> Ref<Self> {
         Ref::new(Self {
             queue: queue.clone(),
             number,
             retained,
             error_options,
+            log,
             captured: capture::under_way(queue),
             label: Property::default(),
             state: Mutex::default(),
@@ -290,6 +300,7 @@ pub fn register() {
         .copies()
         .property("retainedReferences", |d: &BufferDescriptor| &d.retained)
         .property("errorOptions", |d: &BufferDescriptor| &d.error_options)
+        .property("logState", |d: &BufferDescriptor| &d.log)
         .register();
     let buffer = Declaration::<CommandBuffer>::new()
         .follows(c"MTLCommandBuffer")

@@ -75,7 +75,13 @@ pub fn run(buffer: &Ref<CommandBuffer>) {
     let fault = device.faults.now(Site::Execution);
     let start = device.now_ns();
     let mut told = Told::default();
+    if let Some(log) = &buffer.log {
+        device.log.run(log, true);
+    }
     let result = steps_of(device, steps, fault, &mut told);
+    if let Some(log) = &buffer.log {
+        device.log.run(log, false);
+    }
     let end = device.now_ns();
     if result.as_ref().is_err_and(|failure| failure.code == execution_error::DEVICE_REMOVED) {
         Device::lose(device);

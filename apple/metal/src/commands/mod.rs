@@ -3,5 +3,6 @@
 pub mod capture;
 pub mod command_buffer;
 pub mod execution;
+pub mod log_state;
 pub mod pass;
 pub mod queue;

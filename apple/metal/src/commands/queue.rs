@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use elinvar_objc::foundation::NsString;
-use elinvar_objc::{BUSY, Declaration, Id, Object, Property, Ref, with_pool};
+use elinvar_objc::{BUSY, Declaration, Id, Property, Ref, with_pool};
 use parking_lot::{Condvar, Mutex};
 
 use crate::commands::command_buffer::{BufferDescriptor, CommandBuffer};
 use crate::commands::execution;
+use crate::commands::log_state::LogState;
 use crate::device::Device;
 use crate::memory::residency::ResidencySet;
 use crate::require;
@@ -21,13 +22,16 @@ const COUNT: usize = 64;
 
 /// `MTLCommandQueueDescriptor`.
 #[derive(Clone)]
-pub struct QueueDescriptor(Property<usize>);
+pub struct QueueDescriptor {
+    count: Property<usize>,
+    log: Property<Option<Ref<LogState>>>,
+}
 
 elinvar_objc::object!(QueueDescriptor, c"MTLCommandQueueDescriptor");
 
 impl Default for QueueDescriptor {
     fn default() -> Self {
-        Self(Property::new(COUNT))
+        Self { count: Property::new(COUNT), log: Property::default() }
     }
 }
 
@@ -55,6 +59,7 @@ pub struct Queue {
     count: usize,
     started: AtomicBool,
     residency: Mutex<Vec<Ref<ResidencySet>>>,
+    log: Option<Ref<LogState>>,
     pub label: Property<Option<Ref<NsString>>>,
 }
 
@@ -70,16 +75,20 @@ impl Drop for Queue {
 impl Queue {
     /// `newCommandQueue`.
     pub fn new(device: &Ref<Device>) -> Option<Ref<Self>> {
-        Self::with_count(device, COUNT)
+        Self::with(device, COUNT, None)
     }
 
     /// `newCommandQueueWithDescriptor:`.
     pub fn with_descriptor(device: &Ref<Device>, descriptor: Ref<QueueDescriptor>) -> Option<Ref<Self>> {
-        Self::with_count(device, descriptor.0.get())
+        Self::with(device, descriptor.count.get(), descriptor.log.get())
     }
 
     /// `newCommandQueueWithMaxCommandBufferCount:`.
     pub fn with_count(device: &Ref<Device>, count: usize) -> Option<Ref<Self>> {
+        Self::with(device, count, None)
+    }
+
+    fn with(device: &Ref<Device>, count: usize, log: Option<Ref<LogState>>) -> Option<Ref<Self>> {
         require!(count > 0, "newCommandQueueWithMaxCommandBufferCount: the count is 0");
         if Device::fails(device, Site::Queue) || device.is_lost() {
             return None;
@@ -90,11 +99,17 @@ impl Queue {
             count,
             started: AtomicBool::new(false),
             residency: Mutex::default(),
+            log,
             label: Property::default(),
         }))
     }
 
-    fn buffer(this: &Ref<Self>, retained: bool, error_options: usize) -> Option<Ref<CommandBuffer>> {
+    fn buffer(
+        this: &Ref<Self>,
+        retained: bool,
+        error_options: usize,
+        log: Option<Ref<LogState>>,
+    ) -> Option<Ref<CommandBuffer>> {
         if Device::fails(&this.device, Site::CommandBuffer) {
             return None;
         }
@@ -106,7 +121,7 @@ impl Queue {
         order.last += 1;
         let number = order.last;
         drop(order);
-        Some(CommandBuffer::new(this, number, retained, error_options))
+        Some(CommandBuffer::new(this, number, retained, error_options, log.or_else(|| this.log.clone())))
     }
 
     /// Enqueues a command buffer.
@@ -176,16 +191,20 @@ pub fn register() {
     Declaration::<QueueDescriptor>::new()
         .makes_default()
         .copies()
-        .property("maxCommandBufferCount", |d: &QueueDescriptor| &d.0)
+        .property("maxCommandBufferCount", |d: &QueueDescriptor| &d.count)
+        .property("logState", |d: &QueueDescriptor| &d.log)
         .register();
     Declaration::<Queue>::new()
         .follows(c"MTLCommandQueue")
         .property("label", |queue: &Queue| &queue.label)
         .method("device", |this: &Ref<Queue>| this.device.clone())
-        .method("commandBuffer", |this: &Ref<Queue>| Queue::buffer(this, true, 0))
-        .method("commandBufferWithUnretainedReferences", |this: &Ref<Queue>| Queue::buffer(this, false, 0))
+        .method("commandBuffer", |this: &Ref<Queue>| Queue::buffer(this, true, 0, None))
+        .method("commandBufferWithUnretainedReferences", |this: &Ref<Queue>| {
+            Queue::buffer(this, false, 0, None)
+        })
         .method("commandBufferWithDescriptor:", |this: &Ref<Queue>, descriptor: Ref<BufferDescriptor>| {
-            Queue::buffer(this, descriptor.retained.get(), descriptor.error_options.get())
+            let log = descriptor.log.get();
+            Queue::buffer(this, descriptor.retained.get(), descriptor.error_options.get(), log)
         })
         .method("insertDebugCaptureBoundary", |_: &Ref<Queue>| {})
         .when(elinvar_objc::foundation::os_version() >= (15, 0), |queue| {
@@ -201,6 +220,6 @@ pub fn register() {
                     }
                 })
         })
-        .method("logState", |_: &Ref<Queue>| None::<Object>)
+        .method("logState", |this: &Ref<Queue>| this.log.clone())
         .register();
 }

@@ -4,6 +4,7 @@
 use elinvar_objc::Declaration;
 use elinvar_objc::foundation::os_version;
 
+use crate::commands::log_state::LogState;
 use crate::commands::queue::Queue;
 use crate::device::Device;
 use crate::encoders::indirect::IndirectBuffer;
@@ -60,5 +61,6 @@ pub fn declare(device: Declaration<Device>) -> Declaration<Device> {
             device
                 .method("newCommandQueueWithDescriptor:", Queue::with_descriptor)
                 .method("newResidencySetWithDescriptor:error:", ResidencySet::with_descriptor)
+                .method("newLogStateWithDescriptor:error:", LogState::with_descriptor)
         })
 }

@@ -16,6 +16,7 @@ use elinvar_objc::watch::fatal;
 use elinvar_objc::{Declaration, Id, Ref};
 
 use self::profile::{Profile, Samples};
+use crate::commands::log_state::DeviceLog;
 use crate::memory::store::Account;
 use crate::validation::fault_injection::{Plan, Site};
 use crate::validation::hold::Hold;
@@ -26,6 +27,7 @@ use crate::values::{Size, execution_error};
 pub struct Device {
     pub profile: Profile,
     pub cpu: Arc<dyn elinvar_driver::Device>,
+    pub log: Arc<DeviceLog>,
     pub account: Arc<Account>,
     pub faults: Plan,
     pub hold: Hold,
@@ -67,6 +69,7 @@ impl Device {
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed);
         Ref::new(Self {
             profile,
+            log: DeviceLog::of(&*cpu),
             cpu,
             account: Arc::default(),
             faults,

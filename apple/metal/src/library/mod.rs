@@ -103,8 +103,12 @@ impl CompileOptions {
             1 => MathMode::Relaxed,
             _ => MathMode::Fast,
         };
-        let defines =
+        let mut defines: Vec<_> =
             self.macros.get().map(|macros| macros.entries().map(define).collect()).unwrap_or_default();
+        // Metal has no `printf`, which Elinvar's compiler adds.
+        if !defines.iter().any(|(name, _)| name == "printf") {
+            defines.push(("printf".to_owned(), Some("printf_is_not_declared_in_Metal".to_owned())));
+        }
         let files = vec![SourceFile { name: "program_source".to_owned(), text: text.to_owned() }];
         Source { files, defines, math, ..Source::default() }
     }
@@ -152,6 +156,9 @@ impl Library {
             .cpu
             .compile(&source)
             .map_err(|error| failure(error::COMPILE_FAILURE, &error.to_string()))?;
+        if options.logging.get() {
+            device.log.enable(compiled.kernels().iter().map(|kernel| kernel.name.clone()));
+        }
         let fingerprint = fingerprint(&source);
         Ok(Ref::new(Self { device: device.clone(), compiled, fingerprint, label: Property::default() }))
     }

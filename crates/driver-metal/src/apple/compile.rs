@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use serde_bytes::ByteBuf;
 
 use super::core::Core;
+use super::kernel_log::KernelLog;
 use super::pipeline::{self, Known, MetalPipeline};
 use super::reflect::Reflection;
 use super::{archive, constants, reflect};
@@ -99,8 +100,13 @@ fn compiled(core: &Arc<Core>, source: &Source, code: &Code) -> Result<MetalLibra
             (key.bytes(bytes), core.device.newLibraryWithData_error(&DispatchData::from_bytes(bytes)))
         }
         Code::Text(text) => {
+            let options = options(source.math);
+            if let Some(log) = core.log.as_ref().filter(|_| KernelLog::is_for(text)) {
+                log.begin(&core.device)?;
+                options.setEnableLogging(true);
+            }
             let (key, text) = (key.text(text).number(source.math as u64), NSString::from_str(text));
-            (key, core.device.newLibraryWithSource_options_error(&text, Some(&options(source.math))))
+            (key, core.device.newLibraryWithSource_options_error(&text, Some(&options)))
         }
     };
     let (key, library) = (key.finish(), library.map_err(|error| refused(&error, source, code))?);

@@ -9,12 +9,13 @@ use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{
     MTLBuffer as _, MTLCommandBufferDescriptor, MTLCommandBufferErrorOption, MTLCommandQueue, MTLDevice,
-    MTLResourceOptions, MTLSharedEventListener,
+    MTLLogState, MTLResourceOptions, MTLSharedEventListener,
 };
 use parking_lot::Mutex;
 
 use super::buffer::Buffer;
 use super::caps::{self, Features};
+use super::kernel_log::KernelLog;
 use super::kernels::Kernels;
 use super::label::label;
 use super::mps::Stock;
@@ -32,6 +33,8 @@ pub(super) struct Core {
     pub(super) kernels: Kernels,
     pub(super) tasks: Tasks,
     pub(super) cache: Cache,
+    /// Log lines of kernels; `None` if the system has no log states.
+    pub(super) log: Option<KernelLog>,
     pub(super) stock: Arc<Stock>,
     descriptors: Descriptors,
     pub(super) counters: Counters,
@@ -54,6 +57,7 @@ impl Core {
             })?;
             queue.setLabel(Some(&label(format_args!("elinvar: for the host and other devices"))));
             let counters = Counters::of(&device);
+            let log = KernelLog::of(&device);
             let (tasks, transfer) = (Tasks::new(), Mutex::default());
             Ok(Arc::new(Self {
                 device,
@@ -63,8 +67,9 @@ impl Core {
                 kernels,
                 tasks,
                 cache,
+                log,
                 stock: Arc::default(),
-                descriptors: Descriptors::new(),
+                descriptors: Descriptors::new(None),
                 counters,
                 queues: AtomicU64::new(0),
                 transfer,
@@ -99,7 +104,8 @@ impl Core {
 
     /// Descriptor of command buffers.
     pub(super) fn descriptor(&self, retains: bool) -> &MTLCommandBufferDescriptor {
-        let Descriptors { plain, retaining } = &self.descriptors;
+        let logging = self.log.as_ref().and_then(KernelLog::descriptors);
+        let Descriptors { plain, retaining } = logging.unwrap_or(&self.descriptors);
         if retains { retaining } else { plain }
     }
 
@@ -119,7 +125,7 @@ impl Core {
 }
 
 /// Descriptors of command buffers with encoder execution status: unretained, because submissions retain resources, and retained.
-struct Descriptors {
+pub(super) struct Descriptors {
     plain: Retained<MTLCommandBufferDescriptor>,
     retaining: Retained<MTLCommandBufferDescriptor>,
 }
@@ -132,11 +138,14 @@ unsafe impl Send for Descriptors {}
 unsafe impl Sync for Descriptors {}
 
 impl Descriptors {
-    fn new() -> Self {
+    pub(super) fn new(log: Option<&ProtocolObject<dyn MTLLogState>>) -> Self {
         let descriptor = |retains| {
             let descriptor = MTLCommandBufferDescriptor::new();
             descriptor.setRetainedReferences(retains);
             descriptor.setErrorOptions(MTLCommandBufferErrorOption::EncoderExecutionStatus);
+            if log.is_some() {
+                descriptor.setLogState(log);
+            }
             descriptor
         };
         Self { plain: descriptor(false), retaining: descriptor(true) }

@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 use elinvar_cache::Cache;
 use elinvar_code::user_cache;
 use elinvar_driver::{
-    Caps, Capture, Device, Driver, Error, Event, HostBlock, Init, Library, Memory, Priority, Queue, Reach,
-    Result, Source, Storage,
+    Caps, Capture, Device, Driver, Error, Event, HostBlock, Init, Library, Log, Memory, Priority, Queue,
+    Reach, Result, Source, Storage,
 };
 use objc2::rc::autoreleasepool;
 use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice as _};
@@ -131,6 +131,10 @@ unsafe impl Device for MetalDevice {
             )));
         }
         Ok(Arc::new(CommandQueue::open(&self.core).map_err(|error| self.core.explained(error))?))
+    }
+
+    fn log(&self) -> Option<&Arc<Log>> {
+        self.core.log.as_ref().map(|log| &log.log)
     }
 
     fn clock_ns(&self) -> u64 {

@@ -14,6 +14,7 @@ mod encode;
 mod encoding;
 mod failure;
 mod host;
+mod kernel_log;
 mod kernels;
 mod label;
 mod marks;

@@ -80,6 +80,8 @@ pub struct Log {
     /// Size of the ring in bytes; 0 for the default.
     size: AtomicU64,
     ring: OnceLock<Ring>,
+    /// Whether the size is that of a log that the system keeps.
+    is_fixed: AtomicBool,
     /// Whether another process reads it.
     is_lent: AtomicBool,
     kernels: RwLock<HashMap<u32, Weak<LogKernel>>>,
@@ -141,7 +143,7 @@ impl Log {
         if !(1024..=1 << 30).contains(&bytes) {
             return Err(Error::invalid(format!("a log of {bytes} bytes: 1024 to {} are allowed", 1 << 30)));
         }
-        if self.ring.get().is_some() {
+        if self.ring.get().is_some() || self.is_fixed.load(Ordering::Relaxed) {
             return Err(Error::invalid(
                 "the size of a log after a kernel with log calls was created: it has to be set before",
             ));
@@ -156,6 +158,12 @@ impl Log {
             0 => SIZE,
             bytes => bytes,
         }
+    }
+
+    /// The size of the log of a device whose system formats lines, which does not change from now on.
+    pub fn fix_size(&self) -> u64 {
+        self.is_fixed.store(true, Ordering::Relaxed);
+        self.size()
     }
 
     /// Number of lines that were passed to the receivers.

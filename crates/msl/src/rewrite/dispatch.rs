@@ -192,7 +192,7 @@ impl Rewriter<'_> {
 
     /// Insert text at an offset.
     fn insert(&mut self, at: usize, text: String) {
-        self.edits.push((at, at, text));
+        self.insertions.push((at, at, text));
     }
 }
 

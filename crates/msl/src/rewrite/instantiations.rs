@@ -74,6 +74,11 @@ impl Rewriter<'_> {
                 edit += 1;
             }
             let spelled = match self.edits.get(edit) {
+                // Before the token.
+                Some((place, end, _)) if *place == start && *end == start => {
+                    edit += 1;
+                    continue;
+                }
                 Some((place, end, new)) if *place == start => {
                     while at < range.end && self.tokens.start(at) < *end {
                         at += 1;

@@ -86,6 +86,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         tokens: &tokens,
         address_spaces,
         edits: Vec::new(),
+        insertions: Vec::new(),
         errors: allow_list::disallowed(&tokens),
         scopes: Vec::new(),
         statement: 0,
@@ -117,6 +118,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
     walk.run();
     walk.take_types();
     walk.dispatch_overloads();
+    walk.edits.append(&mut walk.insertions);
     // An insertion precedes what replaces the text behind it.
     walk.edits.sort_by_key(|(start, end, _)| (*start, *end));
     let mut output = RewriteBuffer::default();
@@ -167,6 +169,8 @@ struct Rewriter<'a> {
     address_spaces: AddressSpaces,
     /// Replacements by byte range, ascending and disjoint.
     edits: Vec<(usize, usize, String)>,
+    /// Insertions, in any order.
+    insertions: Vec<(usize, usize, String)>,
     errors: Vec<(usize, String)>,
     scopes: Vec<Scope>,
     /// First token of the current statement.
@@ -646,7 +650,7 @@ impl Rewriter<'_> {
         match pointer_casts::pointer_cast(self.tokens, i) {
             Some(PointerCast { space: Some(space), close }) => {
                 let end = self.tokens.start(close) + 1;
-                self.edits.push((end, end, format!("(elinvar_pointer_{space})")));
+                self.insertions.push((end, end, format!("(elinvar_pointer_{space})")));
             }
             Some(PointerCast { space: None, .. }) => {
                 let message = "a cast to a pointer without an address space, which is an error in Metal";

@@ -353,6 +353,9 @@ fn heads_that_are_none() {
     ] {
         assert!(rewrite(text, AddressSpaces::Erased).text.text().starts_with(BEFORE), "{text}");
     }
+    // A cast among what is taken for parameters of a kernel.
+    let text = "template <typename T> kernel void k(device T* a struct S { int x = (const device half*)((b)); } int c) {";
+    assert!(rewrite(text, AddressSpaces::Annotated).text.text().contains("(elinvar_pointer_device)((b))"));
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use elinvar::{Device, Error, Grid, Kernel, KernelOptions, Library, LogLevel, LogLine, Source, Tier};
+use elinvar::{
+    Device, DeviceKind, Error, Grid, Kernel, KernelOptions, Library, LogLevel, LogLine, Source, Tier,
+};
 
 use super::{CaseResult, expect_all, run};
 
@@ -13,10 +15,24 @@ cases!("logging": integers, floating_point, vectors, other_values, levels, long_
 /// Held by a case that expects lines: a device has one log, which another case may fill.
 pub(super) static TURN: Mutex<()> = Mutex::new(());
 
-/// Compiles a source, for a device whose kernels can log: the compiler of another may reject log calls.
+/// Compiles a source, for a device whose kernels can log: the compiler of another may reject log calls, and Metal rejects `printf`.
 pub(super) fn compile(device: &Device, file: &str, text: impl Into<String>) -> elinvar::Result<Library> {
     drop(device.on_log(|_| {})?);
+    let text = text.into();
+    if device.kind() == DeviceKind::Metal && text.contains("printf") {
+        expect_no_printf(device)?;
+    }
     device.compile(Source::named(file, text))
+}
+
+/// Fails with the reason for a device whose compiler rejects `printf`, which it has to.
+fn expect_no_printf(device: &Device) -> elinvar::Result<()> {
+    let text = "kernel void k(device int* x) { printf(\"%d\", x[0]); }";
+    match device.compile(Source::named("printf.metal", text)) {
+        Err(Error::Compile(_)) => Err(Error::Unsupported("Metal has no printf".to_owned())),
+        Err(error) => Err(error),
+        Ok(_) => panic!("Metal compiles printf"),
+    }
 }
 
 pub(super) fn kernel(device: &Device, name: &str, body: &str) -> elinvar::Result<Kernel> {

@@ -47,6 +47,7 @@ mod matrices;
 mod memory;
 mod numbers;
 mod order;
+mod os_log;
 mod overloads;
 mod pipeline;
 mod primitives;
@@ -192,6 +193,7 @@ pub fn cases() -> Vec<Case> {
         templates::CASES,
         language::CASES,
         overloads::CASES,
+        os_log::CASES,
         layout::CASES,
         logging::CASES,
         log_delivery::CASES,

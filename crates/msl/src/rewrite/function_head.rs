@@ -317,6 +317,13 @@ impl Head {
         text.trim().to_owned()
     }
 
+    /// Whether the type of the result is deduced from the body, so that it is not known before.
+    pub(crate) fn deduces_result(&self, tokens: &TokenBuffer) -> bool {
+        self.template_arguments.is_none()
+            && self.result(tokens).split_whitespace().any(|word| word == "auto")
+            && !(self.start..self.end).any(|t| tokens.spelling(t) == "->")
+    }
+
     /// The call of the overload with this name, with the parameters as arguments.
     pub(crate) fn call(&self, tokens: &TokenBuffer, name: &str) -> String {
         let templated = self.template_arguments.as_ref().filter(|list| !list.is_empty());

@@ -287,7 +287,12 @@ fn other(
     let is_known = spaces.contains(&head.spaces) || others.iter().any(|other| other.spaces == head.spaces);
     // A prototype and a definition in one class: the definition of the former is not in the class.
     let kinds = [first.end, head.end].map(|end| tokens.spelling(end));
-    if is_known || kinds[0] != kinds[1] || first.specialization || kinds[0] == "=" {
+    if is_known
+        || kinds[0] != kinds[1]
+        || first.specialization
+        || first.deduces_result(tokens)
+        || kinds[0] == "="
+    {
         return indistinct;
     }
     others.push(head);

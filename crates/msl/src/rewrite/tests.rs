@@ -330,6 +330,7 @@ fn overloads_are_dispatched() {
         "int f(device int* a, int n = 1) { return n; } int f(thread int* a, int n = 2) { return n; }",
         "int f(device const int* a, int n = 1) { return n; } int f(thread int* a, int n = 2) { return n; }",
         "struct S { int f() const device; int f() const thread { return 1; } };",
+        "auto f(device int* a) { return 1; } auto f(thread int* a) { return 2; }",
         "int f(P<device int*> a) { return 1; } int f(P<thread int*> a) { return 2; }",
     ] {
         assert_eq!(rewrite(text, AddressSpaces::Erased).indistinct.len(), 1, "{text}");

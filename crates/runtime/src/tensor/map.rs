@@ -230,7 +230,7 @@ fn is_of_integers(operands: &Operands<'_>) -> bool {
 }
 
 /// Rows at least this long are an axis of the grid; others would leave threads of a simdgroup idle.
-const LONG_ROW: usize = 64;
+const LONG_ROW: usize = 32;
 /// Largest size of a grid along one axis.
 const LONGEST_SIDE: usize = 1 << 30;
 

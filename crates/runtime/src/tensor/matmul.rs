@@ -320,7 +320,7 @@ impl Product {
 
     fn launch(&self, kernel: &'static str, grid: Grid, epilogue: Epilogue, steps: &mut Steps) -> Result<()> {
         let Epilogue { alpha, beta, activation, out_type, bias_type } = epilogue;
-        let constants: [(u32, Value); 9] = [
+        let constants: [(u32, Value); 10] = [
             (0, out_type.code().into()),
             (1, bias_type.unwrap_or(out_type).code().into()),
             (2, activation.code().into()),
@@ -330,6 +330,7 @@ impl Product {
             (6, step_class(self.a.column).into()),
             (7, step_class(self.b.row).into()),
             (8, step_class(self.b.column).into()),
+            (9, step_class(self.out.column).into()),
         ];
         let size = Size {
             rows: self.rows as u64,

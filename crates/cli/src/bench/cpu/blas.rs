@@ -64,8 +64,14 @@ pub fn gemm_of([m, n, k]: [usize; 3], scale: f32, a: &[f32], (b, transposed): (&
 }
 
 /// [`Product`] with OpenBLAS.
+pub fn sgemm_of(sizes: [usize; 3], scale: f32, a: &[f32], b: (&[f32], bool), c: &mut [f32]) {
+    sgemm_by(1, sizes, scale, a, b, c);
+}
+
+/// [`Product`] with OpenBLAS on several threads.
 #[allow(unsafe_code)] // calls C
-pub fn sgemm_of(
+pub fn sgemm_by(
+    threads: usize,
     [m, n, k]: [usize; 3],
     scale: f32,
     a: &[f32],
@@ -80,7 +86,7 @@ pub fn sgemm_of(
     let (c, a, b) = (c.as_mut_ptr(), a.as_ptr(), b.as_ptr());
     // SAFETY: each matrix has contiguous rows of these lengths; c is borrowed exclusively.
     unsafe {
-        (blas.set_threads)(1);
+        (blas.set_threads)(threads as c_int);
         (blas.sgemm)(ROW_MAJOR, NO_TRANS, order, m, n, k, scale, a, k, b, b_row, 0.0, c, n);
     }
 }

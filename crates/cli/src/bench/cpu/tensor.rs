@@ -193,9 +193,8 @@ fn convolution(context: &Context, size: usize) -> Result<Measured> {
     // The product of the unfolded image alone, which is a bound for what a library can do by a product.
     let (m, k, columns) = (channels, channels * size * size, side * side);
     let (a, b, mut c) = (numbers(m * k), numbers(k * columns), vec![0.0; m * columns]);
-    let alone = if context.threads == 1 { None } else { Some("measured with one thread") };
-    let missing = absence(device, blas::openblas().map(drop)).or(alone);
-    let product = || blas::sgemm_of([m, columns, k], 1.0, &a, (&b, false), &mut c);
+    let missing = absence(device, blas::openblas().map(drop));
+    let product = || blas::sgemm_by(context.threads, [m, columns, k], 1.0, &a, (&b, false), &mut c);
     let baselines = vec![Baseline::library("openblas", missing, product)];
     measure(&stream, &ours, baselines, format!("{image:?}, window {size}x{size}, {channels} channels"))
 }

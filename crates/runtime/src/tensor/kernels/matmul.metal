@@ -15,6 +15,8 @@ constant uint BATCH [[function_constant(5)]];
 constant uint A_TERM [[function_constant(6)]];
 constant uint B_TERM [[function_constant(7)]];
 constant uint B_COLUMN [[function_constant(8)]];
+// Stride of the result along the columns: 1, or 2 for any other.
+constant uint OUT_COLUMN [[function_constant(9)]];
 
 struct Product {
     ulong rows, columns, terms;
@@ -64,13 +66,16 @@ template <typename T, typename C, uint ROWS>
 [[kernel]] void matmul_columns(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
                                device const uchar* bias [[buffer(2)]], device uchar* out [[buffer(3)]],
                                constant Axes<4>& batch [[buffer(4)]], constant Product& size [[buffer(5)]],
-                               uint3 at [[thread_position_in_grid]])
+                               uint3 at [[thread_position_in_grid]], uint3 group [[threadgroup_position_in_grid]],
+                               uint3 local [[thread_position_in_threadgroup]])
 {
     ulong offsets[4] = {0, 0, 0, 0};
     add_offsets<ulong, 4>(at.z, BATCH, batch, offsets);
-    ulong column = at.x, first = ulong(at.y) * ROWS;
+    // Threadgroups are 32 columns wide, as panels are.
+    ulong column = ulong(group.x) * 32 + local.x, first = ulong(at.y) * ROWS;
     ulong a_term = stride_of<ulong>(A_TERM, size.a_term), b_term = stride_of<ulong>(B_TERM, size.b_term);
-    device const T* from_b = b + offsets[B] + (column / 32) * size.b_panel + (column % 32) * stride_of<ulong>(B_COLUMN, size.b_column);
+    device const T* from_b = b + offsets[B] + group.x * size.b_panel;
+    ulong lane = local.x * stride_of<ulong>(B_COLUMN, size.b_column);
     // Rows beyond the last are computed again, and not stored.
     device const T* from_a[ROWS];
     C sums[ROWS];
@@ -79,15 +84,16 @@ template <typename T, typename C, uint ROWS>
         sums[r] = 0;
     }
     for (ulong k = 0; k < size.terms; ++k) {
-        C factor = C(from_b[k * b_term]);
+        C factor = C(from_b[k * b_term + lane]);
         for (uint r = 0; r < ROWS; ++r) {
             sums[r] = multiply_add(C(from_a[r][k * a_term]), factor, sums[r]);
         }
     }
+    ulong step_out = stride_of<ulong>(OUT_COLUMN, size.out_column);
     for (uint r = 0; r < ROWS; ++r) {
         ulong row = first + r;
         if (row < size.rows) {
-            ulong place = offsets[OUT] + row * size.out_row + column * size.out_column;
+            ulong place = offsets[OUT] + row * size.out_row + group.x * 32 * step_out + local.x * step_out;
             write_out(out, bias, place, offsets[BIAS] + row * size.bias_row + column * size.bias_column, sums[r], size);
         }
     }

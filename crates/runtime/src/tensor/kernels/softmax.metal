@@ -14,6 +14,9 @@ constant uint STEP_OUT [[function_constant(5)]];
 // Whether a row has a whole threadgroup.
 constant bool WIDE [[function_constant(6)]];
 
+// Whether exponentials are kept in the output until their sum is known; otherwise they are computed twice.
+constant bool KEEPS = !LOGARITHM && TYPE_OUT == F32;
+
 struct SoftmaxSize {
     ulong count, in_step, out_step;
     ulong kept_in_step, kept_out_step;
@@ -50,12 +53,20 @@ template <typename I>
     most = WIDE ? fold_group(most, Larger(), partial, simdgroup, simdgroups, lane) : fold_simd(most, Larger());
     float sum = 0.0f;
     for (I i = first; i < count; i += threads) {
-        sum += exp(load<float>(in, offsets[0] + i * in_step, TYPE_IN) - most);
+        float e = exp(load<float>(in, offsets[0] + i * in_step, TYPE_IN) - most);
+        sum += e;
+        if (KEEPS) {
+            store(out, offsets[1] + i * out_step, F32, e);
+        }
     }
     sum = WIDE ? fold_group(sum, Plus(), partial, simdgroup, simdgroups, lane) : fold_simd(sum, Plus());
     for (I i = first; i < count; i += threads) {
-        float x = load<float>(in, offsets[0] + i * in_step, TYPE_IN);
-        store(out, offsets[1] + i * out_step, TYPE_OUT, softmax(x, most, sum));
+        if (KEEPS) {
+            store(out, offsets[1] + i * out_step, F32, load<float>(out, offsets[1] + i * out_step, F32) / sum);
+        } else {
+            float x = load<float>(in, offsets[0] + i * in_step, TYPE_IN);
+            store(out, offsets[1] + i * out_step, TYPE_OUT, softmax(x, most, sum));
+        }
     }
 }
 
@@ -75,11 +86,19 @@ template <typename I>
     }
     float sum = 0.0f;
     for (I i = 0; i < count; ++i) {
-        sum += exp(load<float>(in, offsets[0] + i * in_step, TYPE_IN) - most);
+        float e = exp(load<float>(in, offsets[0] + i * in_step, TYPE_IN) - most);
+        sum += e;
+        if (KEEPS) {
+            store(out, offsets[1] + i * out_step, F32, e);
+        }
     }
     for (I i = 0; i < count; ++i) {
-        float x = load<float>(in, offsets[0] + i * in_step, TYPE_IN);
-        store(out, offsets[1] + i * out_step, TYPE_OUT, softmax(x, most, sum));
+        if (KEEPS) {
+            store(out, offsets[1] + i * out_step, F32, load<float>(out, offsets[1] + i * out_step, F32) / sum);
+        } else {
+            float x = load<float>(in, offsets[0] + i * in_step, TYPE_IN);
+            store(out, offsets[1] + i * out_step, TYPE_OUT, softmax(x, most, sum));
+        }
     }
 }
 

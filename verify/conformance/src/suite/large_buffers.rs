@@ -46,8 +46,14 @@ sized!(
     maps,
     transients,
     launches_of_every_kind,
-    pointers_in_memory
+    pointers_in_memory,
+    tensors,
 );
+
+/// Tensors with distant rows.
+fn tensors(device: &Device, size: u64) -> CaseResult {
+    super::tensor::distant_rows(device, &mut large(device, size)?)
+}
 
 /// Runs one case of this process at a time: each may need most of the memory.
 fn alone(case: impl FnOnce() -> CaseResult) -> CaseResult {

@@ -5,6 +5,7 @@
 //! must not change. A tolerance is derived where it is used; [`Near`] adds the rounding of the result's type.
 
 mod attention;
+mod distant;
 mod errors;
 mod libraries;
 mod maps;
@@ -19,6 +20,7 @@ use elinvar::tensor::{DataType, Operation, Plan, Route, TensorMut, TensorRef};
 use elinvar::{Buffer, Device, bf16, f16};
 
 use super::{Case, CaseResult};
+pub(super) use distant::distant_rows;
 
 /// All cases of the chapter.
 pub(super) fn all() -> Vec<Case> {

@@ -16,7 +16,7 @@ use crate::scratch::Scratch;
 use crate::stop::Stop;
 
 /// Tiles for each worker, if the product is large enough: what one worker does longer than the others is a part of a tile.
-const TILES_PER_WORKER: u32 = 4;
+const TILES_PER_WORKER: u32 = 2;
 /// Largest number of rows and columns of a tile of 16-bit numbers, and the terms whose factors are converted at a time: a tile and its
 /// factors take 2 MiB as `f32`.
 const WIDENED: u32 = 512;
@@ -362,9 +362,9 @@ mod tests {
     #[test]
     fn products_are_cut_for_all_workers() {
         assert_eq!(tile([1024, 1024], 1, 1), [1024, 1024]);
-        assert_eq!(tile([1024, 1024], 1, 2), [256, 512]);
+        assert_eq!(tile([1024, 1024], 1, 2), [512, 512]);
         assert_eq!(tile([1024, 1024], 8, 2), [1024, 1024]);
-        assert_eq!(tile([100_000, 1], 1, 2), [12_512, 1]);
+        assert_eq!(tile([100_000, 1], 1, 2), [25_008, 1]);
         assert_eq!(tile([7, 5], 1, 64), [7, 5]);
         assert_eq!(tile([256, 256], 1, 64), [128, 128]);
     }

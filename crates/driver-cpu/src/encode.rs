@@ -123,7 +123,7 @@ fn compute(
     primitive.check(operands)?;
     match primitive {
         Primitive::MatMul(p) => product::multiply(p, operands, stop, worker),
-        Primitive::MatVec(p) => product::multiply_vector(p, operands, stop, worker),
+        Primitive::MatVec(p) => product::multiply(&p.as_mat_mul(), operands, stop, worker),
         other => Err(Error::unsupported(format!("the CPU driver has no {}", other.kind().name()))),
     }
 }

@@ -4,9 +4,9 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{Activation, DataType, MatMul, MatVec, Matrix};
+use elinvar_driver::primitive::{Activation, DataType, MatMul, Matrix};
 use elinvar_driver::{Error, MemorySlice, Result};
-use half::slice::HalfFloatSliceExt as _;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use crate::encode::address;
@@ -48,58 +48,20 @@ unsafe impl Send for Product {}
 unsafe impl Sync for Product {}
 
 /// A 16-bit element type, which is multiplied as `f32`.
-trait Short: Copy {
-    fn widen(from: &[Self], to: &mut [f32])
-    where
-        Self: Sized;
+trait Short: Copy + Into<f32> {
     fn of(value: f32) -> Self;
-    fn get(self) -> f32;
 }
 
 impl Short for f16 {
-    fn widen(from: &[Self], to: &mut [f32]) {
-        from.convert_to_f32_slice(to);
-    }
-
     fn of(value: f32) -> Self {
         Self::from_f32(value)
-    }
-
-    fn get(self) -> f32 {
-        self.to_f32()
     }
 }
 
 impl Short for bf16 {
-    fn widen(from: &[Self], to: &mut [f32]) {
-        from.convert_to_f32_slice(to);
-    }
-
     fn of(value: f32) -> Self {
         Self::from_f32(value)
     }
-
-    fn get(self) -> f32 {
-        self.to_f32()
-    }
-}
-
-/// Computes a matrix-vector product.
-pub(crate) fn multiply_vector(
-    p: &MatVec,
-    operands: &[MemorySlice],
-    stop: &Arc<Stop>,
-    worker: &mut Worker,
-) -> Result<()> {
-    let (rows, columns) = p.size();
-    let product = MatMul {
-        left: p.matrix,
-        transpose_left: p.transpose,
-        alpha: p.alpha,
-        beta: p.beta,
-        ..MatMul::packed(p.data_type, rows, columns, 1)
-    };
-    multiply(&product, operands, stop, worker)
 }
 
 /// Computes a product: left, right, bias if there is one, result.
@@ -254,7 +216,10 @@ impl Product {
 
     /// A tile of 16-bit numbers: sums are kept in `f32`, and rounded once.
     #[allow(unsafe_code)] // addresses in operands
-    fn widened<T: Short>(&self, group: u64) {
+    fn widened<T: Short>(&self, group: u64)
+    where
+        [T]: HalfFloatSliceExt,
+    {
         let p = &self.p;
         let Tile { rows, columns, left, right, result, bias } = self.place::<T>(group);
         let terms = p.interior() as usize;
@@ -277,8 +242,8 @@ impl Product {
                 let sum = sums[row * columns + column];
                 // SAFETY: as for `tile`.
                 unsafe {
-                    let held = if p.beta == 0.0 { 0.0 } else { p.beta * element.read().get() };
-                    let added = if bias.is_null() { 0.0 } else { bias.add(column).read().get() };
+                    let held = if p.beta == 0.0 { 0.0 } else { p.beta * element.read().into() };
+                    let added = if bias.is_null() { 0.0 } else { bias.add(column).read().into() };
                     element.write(T::of(activated(sum + held + added, p.activation)));
                 }
             }
@@ -330,14 +295,17 @@ unsafe fn multiply_into(
 /// # Safety
 /// The part must be valid.
 #[allow(unsafe_code)] // addresses
-unsafe fn widen<T: Short>(part: Part<T>, [rows, columns]: [usize; 2], to: &mut Vec<f32>) -> Part<f32> {
+unsafe fn widen<T>(part: Part<T>, [rows, columns]: [usize; 2], to: &mut Vec<f32>) -> Part<f32>
+where
+    [T]: HalfFloatSliceExt,
+{
     to.resize(rows * columns, 0.0);
     let by_rows = part.across == 1;
     let length = if by_rows { columns } else { rows };
     for (number, line) in to.chunks_exact_mut(length).enumerate() {
         let first = if by_rows { part.at(number, 0) } else { part.at(0, number) }.first;
         // SAFETY: the elements of a line are contiguous.
-        T::widen(unsafe { std::slice::from_raw_parts(first, length) }, line);
+        unsafe { std::slice::from_raw_parts(first, length) }.convert_to_f32_slice(line);
     }
     let (down, across) = if by_rows { (length as isize, 1) } else { (1, length as isize) };
     Part { first: to.as_mut_ptr(), down, across }

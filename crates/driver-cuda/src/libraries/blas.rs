@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
-use elinvar_driver::primitive::{Activation, DataType, MatMul, MatVec, Matrix};
+use elinvar_driver::primitive::{Activation, DataType, MatMul, Matrix};
 use parking_lot::Mutex;
 
 use super::WORKSPACE;
@@ -151,18 +151,6 @@ fn type_code(data_type: DataType) -> i32 {
         DataType::I8 => 3,
         DataType::I32 => 10,
         _ => 0,
-    }
-}
-
-/// The product that a matrix-vector product is.
-pub(super) fn product(p: &MatVec) -> MatMul {
-    let (rows, columns) = p.size();
-    MatMul {
-        left: p.matrix,
-        transpose_left: p.transpose,
-        alpha: p.alpha,
-        beta: p.beta,
-        ..MatMul::packed(p.data_type, rows, columns, 1)
     }
 }
 

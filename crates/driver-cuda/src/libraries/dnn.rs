@@ -156,6 +156,20 @@ fn number(size: u32) -> Result<i32, Status> {
     i32::try_from(size).map_err(|_| Status { call: "cuDNN", code: NOT_SUPPORTED })
 }
 
+/// The place of an operation among prepared ones.
+fn position<O: PartialEq, P>(plans: &[(O, P)], operation: &O) -> Option<usize> {
+    plans.iter().position(|(known, _)| known == operation)
+}
+
+/// Keeps a prepared operation, in place of the oldest if there are many. Returns its place.
+fn keep<O, P>(plans: &mut Vec<(O, P)>, operation: O, plan: P) -> usize {
+    if plans.len() >= super::MOST_PLANS {
+        plans.remove(0);
+    }
+    plans.push((operation, plan));
+    plans.len() - 1
+}
+
 impl Dnn {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         Ok(Self { functions: Arc::new(Functions::open(path)?) })
@@ -195,14 +209,11 @@ impl Handle {
         operands: &[CUdeviceptr],
         workspace: CUdeviceptr,
     ) -> Result<(), Status> {
-        let known = self.convolutions.iter().position(|(known, _)| known == p);
-        let at = match known {
+        let at = match position(&self.convolutions, p) {
             Some(at) => at,
             None => {
                 let plan = self.prepare_convolution(p)?;
-                super::make_room(&mut self.convolutions);
-                self.convolutions.push((*p, plan));
-                self.convolutions.len() - 1
+                keep(&mut self.convolutions, *p, plan)
             }
         };
         let plan = &self.convolutions[at].1;
@@ -344,14 +355,11 @@ impl Handle {
 
     /// Appends a pooling to the stream.
     pub(super) fn pool(&mut self, p: &Pooling, [source, result]: [CUdeviceptr; 2]) -> Result<(), Status> {
-        let known = self.poolings.iter().position(|(known, _)| known == p);
-        let at = match known {
+        let at = match position(&self.poolings, p) {
             Some(at) => at,
             None => {
                 let plan = self.prepare_pooling(p)?;
-                super::make_room(&mut self.poolings);
-                self.poolings.push((*p, plan));
-                self.poolings.len() - 1
+                keep(&mut self.poolings, *p, plan)
             }
         };
         let plan = &self.poolings[at].1;

@@ -96,12 +96,7 @@ impl Libraries {
             }
             Primitive::MatVec(p) => {
                 let workspace = own.workspace(&self.context)?;
-                self.blas()?.multiply(
-                    stream,
-                    &blas::product(p),
-                    &product_operands(&addresses, None),
-                    workspace,
-                )
+                self.blas()?.multiply(stream, &p.as_mat_mul(), &product_operands(&addresses, None), workspace)
             }
             Primitive::Convolution(p) => {
                 let workspace = own.workspace(&self.context)?;
@@ -123,11 +118,11 @@ impl Libraries {
     fn dnn<'o>(&self, own: &'o mut StreamLibraries, stream: CUstream) -> Result<&'o mut Handle> {
         let open = || Dnn::open(self.dnn_file.as_ref().map_err(Clone::clone)?);
         let dnn = self.dnn.get_or_init(open).as_ref().map_err(|reason| Error::unsupported(reason.clone()))?;
-        if own.dnn.is_none() {
-            let failed = |Status { call, code }| Error::Environment(format!("{call}: cuDNN status {code}"));
-            own.dnn = Some(dnn.handle(&self.context, stream).map_err(failed)?);
+        let failed = |Status { call, code }| Error::Environment(format!("{call}: cuDNN status {code}"));
+        match own.dnn {
+            Some(ref mut handle) => Ok(handle),
+            ref mut none => Ok(none.insert(dnn.handle(&self.context, stream).map_err(failed)?)),
         }
-        own.dnn.as_mut().ok_or_else(|| Error::unsupported("cuDNN has no handle"))
     }
 
     fn error(&self, Status { call, code }: Status, primitive: &Primitive) -> Error {
@@ -160,11 +155,4 @@ impl StreamLibraries {
 
 fn product_operands(addresses: &[CUdeviceptr], bias: Option<CUdeviceptr>) -> Operands {
     Operands { left: addresses[0], right: addresses[1], bias, result: addresses[addresses.len() - 1] }
-}
-
-/// Drops the oldest of the prepared shapes if there are many.
-fn make_room<T>(plans: &mut Vec<T>) {
-    if plans.len() >= MOST_PLANS {
-        plans.remove(0);
-    }
 }

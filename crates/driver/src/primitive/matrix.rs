@@ -246,6 +246,18 @@ impl MatVec {
         self.matrix.turned(self.transpose)
     }
 
+    /// The same product with the vectors as matrices of one column.
+    pub const fn as_mat_mul(&self) -> MatMul {
+        let (rows, columns) = self.size();
+        MatMul {
+            left: self.matrix,
+            transpose_left: self.transpose,
+            alpha: self.alpha,
+            beta: self.beta,
+            ..MatMul::packed(self.data_type, rows, columns, 1)
+        }
+    }
+
     pub(super) fn operands(&self) -> Checked<Vec<Operand>> {
         expect_finite(self.alpha, self.beta)?;
         expect_float(self.data_type)?;

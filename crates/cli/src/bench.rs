@@ -52,7 +52,7 @@ Suites:
            attention and products of quantized matrices with a vector: attention_ggml_f16, mul_mv_q4_0, mul_mv_q4_k
   tensor   operations of elinvar::tensor, with one thread and with all threads: tensor_matmul_*, tensor_conv_*,
            tensor_batch_norm_*, tensor_softmax_*, tensor_attention_f32, tensor_transpose_f32; *_kernel: by kernels,
-           not by a library
+           not by a library, which is their baseline
   cuda     whole kernels, launches, graphs and copies on an NVIDIA GPU
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files

@@ -41,7 +41,9 @@ impl File {
         let file = |name: &str, text: &str| SourceFile { name: name.into(), text: text.into() };
         let (name, text) = self.name_and_text();
         let files = vec![file("common.metal", include_str!("kernels/common.metal")), file(name, text)];
-        Source { files, math: MathMode::Safe, ..Source::default() }
+        // Units for matrix products sum in an order of their own.
+        let math = if self == Self::MatMul { MathMode::Relaxed } else { MathMode::Safe };
+        Source { files, math, ..Source::default() }
     }
 }
 

@@ -44,12 +44,18 @@ impl Default for MatMul {
 const COLUMNS: &str = "columns";
 const DOTS: &str = "dot products";
 const TILES: &str = "simdgroup matrices";
+const BLOCKS: &str = "blocks";
 
 /// Rows of the result that a thread of the kernels has.
 const ROWS_OF_COLUMNS: usize = 8;
 const ROWS_OF_DOTS: usize = 4;
 /// Side of a threadgroup's tile of the result.
 const TILE: usize = 64;
+/// Sides of a threadgroup's block of the result, with the threads for floats and for shorter types.
+const BLOCK_SIDES: [usize; 2] = [128, 64];
+const BLOCK_THREADS: [u32; 2] = [256, 128];
+/// Bytes of a word that threads load.
+const WORD: u64 = 16;
 /// Elements of the largest factors that are packed.
 const MOST_PACKED: usize = 1 << 32;
 /// Columns of a packed panel.
@@ -253,6 +259,23 @@ impl Product {
         self.b.column == 1 && self.b.row == PANEL
     }
 
+    /// Whether both factors are in whole words along an axis with stride 1.
+    fn is_aligned(&self) -> bool {
+        let size = self.data_type.size();
+        let in_words = |elements: usize| (elements as u64).is_multiple_of(WORD / size);
+        let is_aligned = |matrix: &Matrix, rows: usize, columns: usize| {
+            let (other, consecutive) =
+                if matrix.column == 1 { (matrix.row, columns) } else { (matrix.column, rows) };
+            let is_whole =
+                matrix.arg.offset().is_multiple_of(WORD) && in_words(other) && in_words(consecutive);
+            is_whole && (matrix.column == 1 || matrix.row == 1)
+        };
+        let batch = self.batch.strides[..2].iter().flatten();
+        is_aligned(&self.a, self.rows, self.terms)
+            && is_aligned(&self.b, self.terms, self.columns)
+            && batch.copied().all(in_words)
+    }
+
     /// With floats in place of shorter types, and `b` in panels of 32 columns whose rows are consecutive, in the workspace.
     fn packed(self, steps: &mut Steps) -> Result<Self> {
         let data_type = if self.data_type.is_float() { DataType::F32 } else { self.data_type };
@@ -382,6 +405,30 @@ impl Product {
         }
 
         let is_large = product.rows.min(product.columns) >= TILE / 4;
+        let by_blocks = wanted == Some(BLOCKS)
+            || !asked
+                && !is_cpu
+                && product.rows.min(product.columns) >= TILE / 2
+                && product.terms >= TILE / 2;
+        if by_blocks && product.data_type.is_float() && product.is_aligned() {
+            let groups = |side: usize| (product.columns.div_ceil(side), product.rows.div_ceil(side), batches);
+            let units = steps.device().caps().limits.compute_units as usize;
+            let (columns, rows, _) = groups(BLOCK_SIDES[0]);
+            let is_small = is_cpu || columns.saturating_mul(rows).saturating_mul(batches) < units;
+            let side = BLOCK_SIDES[usize::from(is_small)];
+            let name = match (product.data_type, is_small) {
+                (DataType::F16, true) => "matmul_blocks_64_f16",
+                (DataType::BF16, true) => "matmul_blocks_64_bf16",
+                (_, true) => "matmul_blocks_64_f32",
+                (DataType::F16, false) => "matmul_blocks_128_f16",
+                (DataType::BF16, false) => "matmul_blocks_128_bf16",
+                (_, false) => "matmul_blocks_128_f32",
+            };
+            let threads = BLOCK_THREADS[usize::from(product.data_type != DataType::F32)];
+            product.launch(name, Grid::groups(groups(side)).group(threads), epilogue, steps)?;
+            steps.algorithm = BLOCKS;
+            return Ok(());
+        }
         let by_tiles =
             product.data_type.is_float() && (wanted == Some(TILES) || !asked && !is_cpu && is_large);
         if by_tiles {
@@ -472,7 +519,7 @@ impl Operate for MatMul {
     }
 
     fn algorithms(&self) -> &'static [&'static str] {
-        &[COLUMNS, DOTS, TILES]
+        &[COLUMNS, DOTS, TILES, BLOCKS]
     }
 
     fn add_steps(&self, operands: &Operands<'_>, steps: &mut Steps) -> Result<()> {

@@ -291,6 +291,15 @@ impl StepArg {
         Self::Given(Arg::unbound())
     }
 
+    /// Its offset in memory that is aligned by [`ALIGNMENT`], in bytes.
+    pub(crate) fn offset(&self) -> u64 {
+        match self {
+            Self::Given(Arg { value: Value::Memory { span, .. } }) => span.offset,
+            Self::Workspace(workspace) => workspace.offset,
+            _ => 0,
+        }
+    }
+
     /// Without the first `bytes` bytes.
     pub(crate) fn skipping(self, bytes: u64) -> Self {
         match self {

@@ -4,7 +4,7 @@
 //! dependence); if it is selected by a divergent branch (sync dependence); or if it leaves a loop that threads leave in different
 //! iterations (temporal divergence). Other values are uniform over converged threads.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use elinvar_ir::{Block, BlockId, Call, Function, Inst, Op, Operand, Term, ValueId};
 
@@ -15,13 +15,18 @@ use crate::support::ir::callee_name;
 /// Divergent values and branches.
 pub(crate) struct DivergenceAnalysis {
     values: HashSet<ValueId>,
+    /// Those that control flow makes divergent: by sync dependence or temporal divergence.
+    selected: HashSet<ValueId>,
+    /// Phis that select nothing.
+    congruent: HashSet<ValueId>,
     /// Blocks with a divergent branch.
     branches: HashSet<BlockId>,
 }
 
 impl DivergenceAnalysis {
     pub fn new(function: &Function, cfg: &Cfg) -> Self {
-        let mut divergence = Self { values: HashSet::new(), branches: HashSet::new() };
+        let (values, selected, branches) = (HashSet::new(), HashSet::new(), HashSet::new());
+        let mut divergence = Self { values, selected, congruent: congruent(function), branches };
         while divergence.step(function, cfg) {}
         divergence
     }
@@ -34,6 +39,11 @@ impl DivergenceAnalysis {
     /// Whether a value is the same for all converged threads.
     pub fn is_uniform(&self, value: ValueId) -> bool {
         !self.values.contains(&value)
+    }
+
+    /// Whether a value is divergent whatever its operands are: at a join of divergent paths, or behind a divergent loop.
+    pub fn is_selected(&self, value: ValueId) -> bool {
+        self.selected.contains(&value)
     }
 
     /// One iteration over the function; returns whether anything changed.
@@ -50,6 +60,7 @@ impl DivergenceAnalysis {
             if self.decides(&function.block(*block).term) && self.branches.insert(*block) {
                 self.join(function, cfg, *block);
                 self.leave(function, cfg, *block);
+                self.values.extend(&self.selected);
             }
         }
         before != (self.values.len(), self.branches.len())
@@ -101,7 +112,8 @@ impl DivergenceAnalysis {
             cfg.successors[branch.0 as usize].iter().map(|side| behind(cfg, branch, *side)).collect();
         for block in &cfg.order {
             if sides.iter().filter(|side| side.contains(block)).count() > 1 {
-                self.values.extend(phis(function.block(*block)).filter_map(|phi| phi.result));
+                let found = phis(function.block(*block)).filter_map(|phi| phi.result);
+                self.selected.extend(found.filter(|phi| !self.congruent.contains(phi)));
             }
         }
     }
@@ -117,7 +129,7 @@ impl DivergenceAnalysis {
             let used: HashSet<ValueId> =
                 outside.iter().flat_map(|block| uses(function.block(*block))).collect();
             let made = inside.iter().flat_map(|block| &function.block(*block).insts);
-            self.values.extend(made.filter_map(|inst| inst.result).filter(|value| used.contains(value)));
+            self.selected.extend(made.filter_map(|inst| inst.result).filter(|value| used.contains(value)));
         }
     }
 }
@@ -131,6 +143,21 @@ fn behind(cfg: &Cfg, branch: BlockId, side: BlockId) -> HashSet<BlockId> {
         }
     }
     seen
+}
+
+/// Phis whose incoming values are one, or are computed by the same operation from the same operands: partial redundancy elimination
+/// leaves such phis.
+fn congruent(function: &Function) -> HashSet<ValueId> {
+    let insts = function.blocks.iter().flat_map(|block| &block.insts);
+    let pure = insts.filter(|inst| matches!(inst.op, Op::Binary { .. } | Op::Cast { .. } | Op::Gep { .. }));
+    let operations: HashMap<ValueId, &Op> = pure.filter_map(|inst| Some((inst.result?, &inst.op))).collect();
+    let of = |operand: &Operand| operations.get(&operand.value()?).copied();
+    let is_same = |a: &Operand, b: &Operand| a == b || of(a).is_some() && of(a) == of(b);
+    let selects =
+        |incoming: &[(Operand, BlockId)]| !incoming.windows(2).all(|pair| is_same(&pair[0].0, &pair[1].0));
+    let all = function.blocks.iter().flat_map(phis);
+    let same = all.filter(|phi| matches!(&phi.op, Op::Phi { incoming, .. } if !selects(incoming)));
+    same.filter_map(|phi| phi.result).collect()
 }
 
 fn phis(block: &Block) -> impl Iterator<Item = &Inst> {

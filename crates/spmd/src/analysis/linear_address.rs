@@ -3,7 +3,7 @@
 
 use elinvar_ir::{BinaryOp, Const, Module, Op, Operand, Type, Typed, ValueId};
 
-use crate::support::gep::{Step, steps};
+use crate::support::gep::{Step, constant_bytes, steps};
 
 /// Maximum number of operations of an index that are analyzed.
 const MOST: usize = 16;
@@ -11,7 +11,7 @@ const MOST: usize = 16;
 /// The part of an address that is known at run time only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
-    base: ValueId,
+    base: Operand,
     /// Indices of 64 bits with their factors in bytes, in ascending order, once each.
     terms: Vec<(ValueId, i64)>,
 }
@@ -23,9 +23,9 @@ pub(crate) fn decompose<'a>(
     address: ValueId,
 ) -> Option<(Root, i64)> {
     let mut sum = Sum { definition: &definition, terms: Vec::new(), offset: 0, left: MOST };
-    let mut base = address;
-    while let Some(Op::Gep { source, base: Typed { op: Operand::Value(next), .. }, indices, .. }) =
-        definition(base)
+    let mut base = Operand::Value(address);
+    while let Some(Op::Gep { source, base: Typed { op: next, .. }, indices, .. }) =
+        base.value().and_then(&definition)
     {
         let before = (sum.terms.clone(), sum.offset);
         let known = steps(module, source, indices).into_iter().zip(indices).all(|(step, index)| match step {
@@ -43,7 +43,13 @@ pub(crate) fn decompose<'a>(
             (sum.terms, sum.offset) = before;
             break;
         }
-        base = *next;
+        base = next.clone();
+    }
+    while let Operand::Const(Const::Gep { source, base: inner, indices, .. }) = &base {
+        let indices: Vec<Typed> = indices.iter().map(|(ty, c)| Typed::new(ty.clone(), c.clone())).collect();
+        let Some(bytes) = constant_bytes(module, source, &indices) else { break };
+        sum.constant(1, bytes.into())?;
+        base = inner.1.clone().into();
     }
     let Sum { mut terms, offset, .. } = sum;
     terms.sort_unstable();
@@ -91,10 +97,24 @@ impl<'a, D: Fn(ValueId) -> Option<&'a Op>> Sum<'_, D> {
                 self.index(a, factor)?;
                 self.index(b, factor)
             }
+            Some(Op::Binary { op, a, b: Operand::Const(by), .. }) if multiple(*op, by, factor).is_some() => {
+                self.index(a, multiple(*op, by, factor)?)
+            }
             _ => {
                 self.terms.push((value, factor));
                 Some(())
             }
         }
+    }
+}
+
+/// The factor of a value that is multiplied with a constant, or shifted by it.
+fn multiple(op: BinaryOp, by: &Const, factor: i64) -> Option<i64> {
+    let Const::Int(by) = by else { return None };
+    let by = i64::try_from(*by).ok()?;
+    match op {
+        BinaryOp::Mul => factor.checked_mul(by),
+        BinaryOp::Shl => factor.checked_mul(1_i64.checked_shl(by.try_into().ok().filter(|by| *by < 63)?)?),
+        _ => None,
     }
 }

@@ -63,7 +63,9 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
     kernel.name = options.name.clone();
     kernel.linkage = "ptx_kernel".into();
     kernel.suffix = "nounwind".into();
-    Ok(Wrapped { parameters, body, mask, permuted })
+    let of = |position| [0, 1, 2].map(|d| known[&(position, d)].clone());
+    let threads = [of(Position::Thread), of(Position::FullGroupSize)];
+    Ok(Wrapped { parameters, body, mask, permuted, threads })
 }
 
 /// The kernel's shape.
@@ -75,6 +77,8 @@ pub(super) struct Wrapped {
     pub mask: Option<ValueId>,
     /// Whether lanes are permuted for matrix products.
     pub permuted: bool,
+    /// The thread's position in its threadgroup, and the full threadgroup's size.
+    pub threads: [[Operand; 3]; 2],
 }
 
 /// Values of the launch's parameters.

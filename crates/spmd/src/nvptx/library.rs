@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use elinvar_ir::Module;
 
-use super::{matrix_product, reductions};
+use super::{matrix_loads, matrix_product, reductions};
 use crate::Error;
 use crate::intrinsic::{self, Element, GroupCall, GroupOp, Intrinsic};
 
@@ -144,6 +144,9 @@ fn define(name: &str, body: &mut Body) -> Option<()> {
     let rest = name.strip_prefix(PREFIX)?;
     if rest.starts_with("product") {
         return matrix_product::define(name, body);
+    }
+    if rest.starts_with("matrix_load") {
+        return matrix_loads::define(name, body);
     }
     if let Some(rest) = rest.strip_prefix("shfl.") {
         return word_shuffle(name, rest, body);

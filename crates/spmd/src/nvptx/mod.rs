@@ -15,8 +15,8 @@
 //! 5. [`simdgroup`](mod@simdgroup) lowers simdgroup functions to calls of the [`library`](mod@library), with the masks of
 //!    converged lanes that [`active_masks`](mod@active_masks) derives from branches that
 //!    [`divergence`](crate::analysis::divergence) does not prove uniform. If matrix products use tensor cores,
-//!    [`lane_permutation`](mod@lane_permutation) permutes lanes to the fragment layout, and [`mma_tiling`](mod@mma_tiling)
-//!    combines products.
+//!    [`lane_permutation`](mod@lane_permutation) permutes lanes to the fragment layout, [`matrix_loads`](mod@matrix_loads)
+//!    loads factors whose addresses [`lane_bits`](mod@lane_bits) knows, and [`mma_tiling`](mod@mma_tiling) combines products.
 //! 6. [`approximate_math`](mod@approximate_math) marks the divisions that must be correctly rounded.
 //!
 //! # The kernel's parameters
@@ -47,8 +47,10 @@ mod active_masks;
 mod approximate_math;
 mod barriers;
 mod entry;
+mod lane_bits;
 mod lane_permutation;
 mod library;
+mod matrix_loads;
 mod matrix_product;
 mod mma_tiling;
 pub(crate) mod pipeline;

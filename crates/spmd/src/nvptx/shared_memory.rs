@@ -6,13 +6,13 @@ use super::MOST_STATIC;
 use crate::support::constants::mentions;
 
 /// The address space of shared memory (LLVM's user guide for NVPTX).
-const SPACE: u32 = 3;
+pub(super) const SPACE: u32 = 3;
 
 /// The name of dynamic shared memory.
 const DYNAMIC: &str = "elinvar_dynamic";
 
 /// Alignment of each variable and of dynamic memory, in bytes.
-const ALIGN: u64 = 16;
+pub(super) const ALIGN: u64 = 16;
 
 /// The size of a variable is rounded up to a multiple of this: 8- and 16-bit atomics access the containing word.
 const WORD: u64 = 4;

@@ -7,11 +7,14 @@ use elinvar_ir::{
 };
 
 use super::active_masks::ActiveMasks;
+use super::lane_bits::LaneBits;
 use super::library;
+use super::matrix_loads::{Factor, MatrixLoads, Role};
 use super::matrix_product::Step;
 use super::mma_tiling;
 use crate::Error;
 use crate::analysis::cfg::Cfg;
+use crate::analysis::divergence::DivergenceAnalysis;
 use crate::intrinsic::{GroupCall, GroupOp, Intrinsic};
 use crate::support::builder::call as call_of;
 use crate::support::ir::callee_name;
@@ -20,11 +23,12 @@ const BARRIER: &str = "llvm.nvvm.bar.warp.sync";
 
 /// Options of the lowering.
 #[derive(Clone, Copy)]
-pub(super) struct How {
+pub(super) struct How<'t> {
     /// Whether sums of matrix products may be reassociated.
     pub approximate: bool,
-    /// Whether lanes are permuted for matrix products, all of which use tensor cores.
-    pub permuted: bool,
+    /// If lanes are permuted for matrix products, all of which use tensor cores: the thread's position in its threadgroup, and the
+    /// full threadgroup's size.
+    pub threads: Option<&'t [[Operand; 3]; 2]>,
 }
 
 /// Whether a kernel has simdgroup operations.
@@ -63,7 +67,7 @@ pub(super) fn write(
     kernel: &mut Function,
     first: BlockId,
     mask: ValueId,
-    how: How,
+    how: How<'_>,
 ) -> Result<(), Error> {
     let narrow = if how.approximate { widened(kernel) } else { HashMap::new() };
     let cfg = Cfg::new(kernel, first, |_| false).map_err(|_| {
@@ -72,6 +76,7 @@ pub(super) fn write(
             None,
         )
     })?;
+    let matrices = how.threads.map(|threads| Matrices::new(module, kernel, &cfg, threads));
     let calling: Vec<BlockId> = cfg.order.iter().copied().filter(|b| calls_any(kernel, *b)).collect();
     let mut masks = ActiveMasks::new(kernel, cfg, first, mask.into());
     let known: Vec<(BlockId, Operand)> = calling.into_iter().map(|b| (b, masks.of(b))).collect();
@@ -80,10 +85,14 @@ pub(super) fn write(
     for (block, mask) in known {
         let insts = std::mem::take(&mut kernel.block_mut(block).insts);
         let needed = &mut needed;
-        let steps = Vec::new();
-        let permuted = how.permuted;
-        let mut written = Written { kernel, narrow: &narrow, permuted, needed, mask, steps, out: Vec::new() };
-        for inst in insts {
+        let mut loads = matrices.as_ref().map(|matrices| matrices.loads(module, &insts, &narrow));
+        let permuted = loads.is_some();
+        let (steps, words, out) = (Vec::new(), HashMap::new(), Vec::new());
+        let mut written = Written { kernel, narrow: &narrow, permuted, needed, mask, steps, words, out };
+        for (at, inst) in insts.into_iter().enumerate() {
+            if let Some(loads) = &mut loads {
+                written.load(loads, at);
+            }
             written.inst(inst)?;
         }
         kernel.block_mut(block).insts = written.out;
@@ -115,6 +124,42 @@ fn calls_any(kernel: &Function, block: BlockId) -> bool {
     kernel.block(block).insts.iter().any(|inst| convergent_op(inst).is_some())
 }
 
+/// What is known of the addresses of a kernel's matrices.
+struct Matrices {
+    definitions: HashMap<ValueId, Op>,
+    bits: LaneBits,
+}
+
+impl Matrices {
+    fn new(module: &Module, kernel: &Function, cfg: &Cfg, threads: &[[Operand; 3]; 2]) -> Self {
+        let divergence = DivergenceAnalysis::new(kernel, cfg);
+        let bits = LaneBits::new(module, kernel, &divergence, threads);
+        let insts = kernel.blocks.iter().flat_map(|b| &b.insts);
+        let address = insts.filter(|inst| matches!(inst.op, Op::Gep { .. } | Op::Binary { .. }));
+        let disjoint = |mut op: Op| {
+            if bits.adds(&op)
+                && let Op::Binary { flags, .. } = &mut op
+            {
+                *flags = "disjoint".into();
+            }
+            op
+        };
+        let definitions =
+            address.filter_map(|inst| Some((inst.result?, disjoint(inst.op.clone())))).collect();
+        Self { definitions, bits }
+    }
+
+    /// The loads of factors in a block.
+    fn loads(&self, module: &Module, insts: &[Inst], narrow: &HashMap<ValueId, Typed>) -> MatrixLoads {
+        let factors = |inst: &Inst| {
+            let (call, product) = of(inst)?;
+            let is_product = call.op == GroupOp::MatrixMultiplyAccumulate;
+            is_product.then(|| narrow_factors(narrow, product))?
+        };
+        MatrixLoads::new(module, &self.definitions, &self.bits, insts, factors)
+    }
+}
+
 /// A block being emitted.
 struct Written<'k> {
     kernel: &'k mut Function,
@@ -126,6 +171,8 @@ struct Written<'k> {
     mask: Operand,
     /// Steps of matrix products in this block, with their arguments.
     steps: Vec<(String, Vec<Typed>, ValueId)>,
+    /// Factors that were loaded as words.
+    words: HashMap<Factor, Typed>,
     out: Vec<Inst>,
 }
 
@@ -176,12 +223,34 @@ impl Written<'_> {
             true => [Step::Word, Step::Turned, Step::Tiles { rows: 1, depth: 1 }],
             false => [Step::Left, Step::Right, Step::Sum],
         };
-        let left = self.step(left, &ty, vec![a0, a1], &inst);
-        let right = self.step(right, &ty, vec![b0, b1], &inst);
+        let left = self.factor(left, Role::Left, &ty, [a0, a1], &inst);
+        let right = self.factor(right, Role::Right, &ty, [b0, b1], &inst);
         let pair = self.step(sum, &ty, vec![left, right, c0.clone(), c1.clone()], &inst);
         let op = Op::ExtractValue { agg: pair, path: vec![element] };
         self.out.push(Inst { op, ..inst });
         Ok(())
+    }
+
+    /// Emits the loads of matrices before the instruction with this index.
+    fn load(&mut self, loads: &mut MatrixLoads, at: usize) {
+        let need = |name: &str| {
+            self.needed.insert(name.to_owned());
+        };
+        let words = loads.emit(self.kernel, at, &mut self.out, need);
+        self.words.extend(words);
+    }
+
+    /// A factor as it was loaded, or by a step.
+    fn factor(&mut self, step: Step, role: Role, ty: &Type, elements: [Typed; 2], inst: &Inst) -> Typed {
+        let values = elements.each_ref().map(|element| element.op.value());
+        let loaded = match values {
+            [Some(first), Some(second)] => self.words.get(&([first, second], role)),
+            _ => None,
+        };
+        match loaded {
+            Some(word) => word.clone(),
+            None => self.step(step, ty, elements.to_vec(), inst),
+        }
     }
 
     /// A step of a product, emitted once for the same arguments.

@@ -8,7 +8,8 @@ use super::{CaseResult, expect_all, kernel, run};
 
 cases!("simdgroup_matrices": layout, forms_of_half, forms_of_bfloat, forms_of_float, products_of_half,
     products_of_bfloat, products_of_float, mixed_products, made, tiled_product, element_by_element,
-    tiles_of_half, tiles_of_bfloat, tiles_of_float);
+    tiles_of_half, tiles_of_bfloat, tiles_of_float, shared_factors_of_half, shared_factors_of_bfloat,
+    shared_factors_of_float);
 
 /// An element type, in which small integers are exact.
 trait Element: Value + Pod + PartialEq + std::fmt::Debug {
@@ -354,6 +355,105 @@ fn tiles<T: Element>(device: &Device) -> CaseResult {
     Ok(())
 }
 
+/// A layout of both factors in threadgroup memory: elements between rows, elements before the first row, and whether the left and the right
+/// factor are transposed.
+type Layout = (usize, usize, [bool; 2]);
+
+/// Rows that are aligned by 16 bytes, and others; all transpositions.
+const LAYOUTS: [Layout; 7] = [
+    (40, 0, [false, false]),
+    (40, 8, [true, false]),
+    (48, 16, [false, true]),
+    (40, 0, [true, true]),
+    (36, 0, [false, true]),
+    (44, 2, [false, false]),
+    (40, 3, [true, false]),
+];
+
+/// Products of 16 by 32 and 32 by 16 elements in threadgroup memory, which is written again for each of three rounds; each of four
+/// simdgroups begins eight rows further on. The left factor's first matrix is also both factors of a product.
+fn shared_factors<T: Element>(device: &Device) -> CaseResult {
+    const ROWS: usize = 56;
+    const ROUNDS: usize = 3;
+    let text = "template <uint STRIDE, uint SHIFT, bool LEFT, bool RIGHT>
+        [[kernel]] void factors(device const TYPE* a, device const TYPE* b, device float* out, device float* squares,
+                constant uint& rounds, uint i [[thread_index_in_threadgroup]], uint s [[simdgroup_index_in_threadgroup]]) {
+            threadgroup TYPE left[2][56 * STRIDE + SHIFT], right[2][56 * STRIDE + SHIFT];
+            simdgroup_float8x8 sum[2][2], square(0.0f);
+            for (uint r = 0; r < 2; ++r)
+                for (uint c = 0; c < 2; ++c) sum[r][c] = simdgroup_float8x8(0.0f);
+            for (uint round = 0; round < rounds; ++round) {
+                uint half_of = round & 1;
+                for (uint at = i; at < 56 * STRIDE; at += 128) {
+                    left[half_of][SHIFT + at] = a[round * 56 * STRIDE + at];
+                    right[half_of][SHIFT + at] = b[round * 56 * STRIDE + at];
+                }
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                threadgroup const TYPE* x = left[half_of] + SHIFT + 8 * s * STRIDE;
+                threadgroup const TYPE* y = right[half_of] + SHIFT + 8 * s * STRIDE;
+                for (uint k = 0; k < 32; k += 8) {
+                    simdgroup_matrix<TYPE, 8, 8> m[2], n[2];
+                    for (uint r = 0; r < 2; ++r) {
+                        if (LEFT) simdgroup_load(m[r], x, STRIDE, ulong2(8 * r, k), true);
+                        else simdgroup_load(m[r], x + 8 * r * STRIDE + k, STRIDE);
+                        if (RIGHT) simdgroup_load(n[r], y + 8 * r * STRIDE + k, STRIDE, 0, true);
+                        else simdgroup_load(n[r], y, STRIDE, ulong2(8 * r, k));
+                    }
+                    for (uint r = 0; r < 2; ++r)
+                        for (uint c = 0; c < 2; ++c) simdgroup_multiply_accumulate(sum[r][c], m[r], n[c], sum[r][c]);
+                    simdgroup_multiply_accumulate(square, m[0], m[0], square);
+                }
+            }
+            for (uint r = 0; r < 2; ++r)
+                for (uint c = 0; c < 2; ++c)
+                    simdgroup_store(sum[r][c], out + 256 * s, 16, ulong2(8 * c, 8 * r));
+            simdgroup_store(square, squares + 64 * s);
+        }";
+    for (stride, shift, [left, right]) in LAYOUTS {
+        let instance = format!(
+            "{text}
+        template [[host_name(\"factors\")]] [[kernel]] decltype(factors<{stride}, {shift}, {left}, {right}>)
+            factors<{stride}, {shift}, {left}, {right}>;"
+        );
+        let kernel = kernel(device, "factors", &instance.replace("TYPE", &T::msl()))?;
+        let round = ROWS * stride;
+        let [a, b] = [1, 2].map(|seed| numbers::<T>(round * ROUNDS, seed));
+        let (mut out, mut squares) = (device.buffer::<f32>(4 * 256)?, device.buffer::<f32>(4 * 64)?);
+        let args = (
+            &device.buffer_with_data(&a)?,
+            &device.buffer_with_data(&b)?,
+            &mut out,
+            &mut squares,
+            ROUNDS as u32,
+        );
+        run(device, &kernel, Grid::threads(128).group(128), args)?;
+        // Row and column of a factor, of a simdgroup in a round.
+        let element = |of: &[T], transposed: bool, begin: usize, row: usize, column: usize| {
+            let (row, column) = if transposed { (column, row) } else { (row, column) };
+            of[begin + row * stride + column].number()
+        };
+        let terms = |simdgroup: usize| {
+            let begin = move |round_at: usize| round_at * round + 8 * simdgroup * stride;
+            (0..ROUNDS).flat_map(move |at| (0..32).map(move |k| (begin(at), k)))
+        };
+        expect_all(&out.to_vec()?, |e| {
+            let (row, column) = (e / 16 % 16, e % 16);
+            let term = |(begin, k)| element(&a, left, begin, row, k) * element(&b, right, begin, k, column);
+            terms(e / 256).map(term).sum::<f32>()
+        });
+        expect_all(&squares.to_vec()?, |e| {
+            let (row, column) = (e / 8 % 8, e % 8);
+            let term = |(begin, k): (usize, usize)| {
+                let inner = k / 8 * 8;
+                let at = |row, column| element(&a, left, begin, row, column);
+                at(row, k) * at(k % 8, inner + column)
+            };
+            terms(e / 64).map(term).sum::<f32>()
+        });
+    }
+    Ok(())
+}
+
 fn forms_of_half(device: &Device) -> CaseResult {
     forms::<f16>(device)
 }
@@ -380,4 +480,13 @@ fn tiles_of_bfloat(device: &Device) -> CaseResult {
 }
 fn tiles_of_float(device: &Device) -> CaseResult {
     tiles::<f32>(device)
+}
+fn shared_factors_of_half(device: &Device) -> CaseResult {
+    shared_factors::<f16>(device)
+}
+fn shared_factors_of_bfloat(device: &Device) -> CaseResult {
+    shared_factors::<bf16>(device)
+}
+fn shared_factors_of_float(device: &Device) -> CaseResult {
+    shared_factors::<f32>(device)
 }

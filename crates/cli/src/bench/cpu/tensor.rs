@@ -6,10 +6,10 @@
 use std::time::Instant;
 
 use elinvar::tensor::{
-    Attention, Convolution, Map, MatMul, Normalize, Operation, Plan, Route, Softmax, Statistics, TensorMut,
-    TensorRef, Window,
+    Attention, Convolution, Element, Map, MatMul, Normalize, Operation, Plan, Route, Softmax, Statistics,
+    TensorMut, TensorRef, Window,
 };
-use elinvar::{Buffer, Device, DeviceKind, Stream};
+use elinvar::{Buffer, Device, DeviceKind, Stream, bf16, f16};
 
 use super::problem::{Agreement, Argument};
 use super::team::Team;
@@ -21,7 +21,7 @@ use crate::report::median;
 type Row = (&'static str, fn(&Context) -> Result<Measured>);
 
 /// The benchmarks by name.
-pub const ROWS: [Row; 16] = [
+pub const ROWS: [Row; 22] = [
     ("tensor_matmul_f32_256", |context| matmul(context, 256, Route::Auto)),
     ("tensor_matmul_f32_512", |context| matmul(context, 512, Route::Auto)),
     ("tensor_matmul_f32_1024", |context| matmul(context, 1024, Route::Auto)),
@@ -30,6 +30,12 @@ pub const ROWS: [Row; 16] = [
     ("tensor_matmul_f32_512_kernel", |context| matmul(context, 512, Route::Kernel)),
     ("tensor_matmul_f32_1024_kernel", |context| matmul(context, 1024, Route::Kernel)),
     ("tensor_matmul_f32_2048_kernel", |context| matmul(context, 2048, Route::Kernel)),
+    ("tensor_matmul_f32", |context| square::<f32>(context, Route::Auto)),
+    ("tensor_matmul_f16", |context| square::<f16>(context, Route::Auto)),
+    ("tensor_matmul_bf16", |context| square::<bf16>(context, Route::Auto)),
+    ("tensor_matmul_f32_kernel", |context| square::<f32>(context, Route::Kernel)),
+    ("tensor_matmul_f16_kernel", |context| square::<f16>(context, Route::Kernel)),
+    ("tensor_matmul_bf16_kernel", |context| square::<bf16>(context, Route::Kernel)),
     ("tensor_conv_3x3_64", |context| convolution(context, 3)),
     ("tensor_conv_1x1_64", |context| convolution(context, 1)),
     ("tensor_batch_norm_inference", |context| batch_norm(context, Statistics::Given)),
@@ -168,6 +174,66 @@ fn matmul(context: &Context, n: usize, route: Route) -> Result<Measured> {
         Baseline::library("onednn", missing[1], || onednn::sgemm(&mut of_dnn, &team)),
     ];
     measure(&stream, &ours, baselines, format!("{n}x{n}x{n} floats"))
+}
+
+/// Numbers as elements of a tensor.
+trait Number: Element {
+    fn of(value: f32) -> Self;
+    fn wide(self) -> f64;
+}
+
+macro_rules! numbers {
+    ($($ty:ty: $of:expr, $wide:expr;)*) => {$(
+        impl Number for $ty {
+            fn of(value: f32) -> Self {
+                $of(value)
+            }
+            fn wide(self) -> f64 {
+                $wide(self)
+            }
+        }
+    )*};
+}
+numbers! {
+    f32: std::convert::identity, f64::from;
+    f16: f16::from_f32, f16::to_f64;
+    bf16: bf16::from_f32, bf16::to_f64;
+}
+
+/// A product of square matrices of a size for the device, compared with the device's library if kernels compute it.
+fn square<T: Number>(context: &Context, route: Route) -> Result<Measured> {
+    let (device, stream) = (&context.device, context.device.stream()?);
+    let n = if device.kind() == DeviceKind::Cpu { 1024 } else { 4096 };
+    // Small integers, whose sums are exact in `float`.
+    let matrix = |limit: u32| -> Vec<T> {
+        let half = (limit / 2) as f32;
+        super::problem::scattered(n * n, limit).map(|value| T::of(value as f32 - half)).collect()
+    };
+    let (left, right) = (device.buffer_with_data(&matrix(7))?, device.buffer_with_data(&matrix(5))?);
+    let (mut out, mut other) = (device.buffer::<T>(n * n)?, device.buffer::<T>(n * n)?);
+    let (shape, name) = ([n, n], T::DATA_TYPE);
+    let views = [left.tensor(&shape)?, right.tensor(&shape)?];
+    let of = |out: &mut Buffer<T>, route: Route| {
+        plan(MatMul::default(), &[&views[0], &views[1]], &mut out.tensor_mut(&shape)?, route)
+    };
+    let ours = of(&mut out, route)?;
+    stream.tensor_plan(&ours)?.wait()?;
+    let library = if route == Route::Kernel { Some(of(&mut other, Route::Vendor)) } else { None };
+    let mut baselines = Vec::new();
+    match library {
+        Some(Ok(library)) => {
+            stream.tensor_plan(&library)?.wait()?;
+            let wide =
+                |of: &Buffer<T>| -> Result<Vec<f64>> { Ok(of.to_vec()?.into_iter().map(T::wide).collect()) };
+            if let Some(text) = Agreement::Within(1e-6).difference(&wide(&out)?, &wide(&other)?) {
+                return Err(elinvar::Error::DeviceLost(format!("tensor_matmul of {name}: {text}")).into());
+            }
+            baselines.push(Baseline::plan("library", &stream, library));
+        }
+        Some(Err(why)) => baselines.push(Baseline { name: "library", run: Err(why.to_string()) }),
+        None => {}
+    }
+    measure(&stream, &ours, baselines, format!("{n}x{n}x{n} of {name}"))
 }
 
 /// A copy that reads and writes `bytes` bytes in total.

@@ -2,7 +2,8 @@
 //
 // `matmul_columns` has a thread for each column and some rows of the result, and reads device memory directly: every thread of a simdgroup
 // reads the same elements of `a`. `matmul_dots` has a simdgroup for some rows and one column, whose threads step through the terms.
-// `matmul_tiles` has a threadgroup for a tile of the result, and multiplies simdgroup matrices from threadgroup memory.
+// `matmul_tiles` has a threadgroup for a tile of the result, and multiplies simdgroup matrices from threadgroup memory. So does
+// `matmul_blocks`, for aligned operands; its tiles are larger and fetched ahead. `matmul_registers` is its form for `float`.
 
 constant uint TYPE_OUT [[function_constant(0)]];
 constant uint TYPE_BIAS [[function_constant(1)]];
@@ -238,6 +239,260 @@ template <typename T>
     }
 }
 
+// Products of aligned operands by blocks of the result. Each operand has an axis with stride 1 along which its elements are in whole words
+// of 16 bytes. While a block's terms are multiplied, the words of the next ones are on their way from device memory to registers.
+
+// Copies `COUNT` words of a tile to registers; zeros outside of the matrix. The tile's rows have `width` elements with stride 1.
+template <typename T, uint COUNT, uint THREADS>
+inline void fetch(thread uint4 (&words)[COUNT], device const T* from, ulong stride, uint width, uint rows, uint columns,
+                  uint local)
+{
+    constexpr uint WORD = 16 / sizeof(T);
+    uint across = width / WORD;
+#pragma unroll
+    for (uint i = 0; i < COUNT; ++i) {
+        uint at = local + i * THREADS, row = at / across, column = at % across * WORD;
+        bool inside = row < rows && column < columns;
+        words[i] = inside ? *(device const uint4*)(from + row * stride + column) : uint4(0);
+    }
+}
+
+// Stores the words to threadgroup memory, where rows are `stride` elements apart.
+template <typename T, uint COUNT, uint THREADS>
+inline void put(threadgroup T* tile, thread const uint4 (&words)[COUNT], uint width, uint stride, uint local)
+{
+    constexpr uint WORD = 16 / sizeof(T);
+    uint across = width / WORD;
+#pragma unroll
+    for (uint i = 0; i < COUNT; ++i) {
+        uint at = local + i * THREADS;
+        *(threadgroup uint4*)(tile + at / across * stride + at % across * WORD) = words[i];
+    }
+}
+
+// The same, transposed.
+template <uint COUNT, uint THREADS>
+inline void put_transposed(threadgroup float* tile, thread const uint4 (&words)[COUNT], uint width, uint stride, uint local)
+{
+    uint across = width / 4;
+#pragma unroll
+    for (uint i = 0; i < COUNT; ++i) {
+        uint at = local + i * THREADS, row = at / across, column = at % across * 4;
+        float4 elements = as_type<float4>(words[i]);
+#pragma unroll
+        for (uint e = 0; e < 4; ++e) {
+            tile[(column + e) * stride + row] = elements[e];
+        }
+    }
+}
+
+// Where a block's tiles of `a` and `b` are in device memory.
+template <typename T>
+struct Tiles {
+    device const T* a;
+    device const T* b;
+    // Strides of the tiles' rows, in which elements are consecutive.
+    ulong stride_a, stride_b;
+    // Elements to the next terms.
+    ulong step_a, step_b;
+};
+
+template <typename T>
+inline Tiles<T> tiles_at(device const T* a, device const T* b, ulong top, ulong left, uint terms, constant Product& size)
+{
+    ulong step = A_TERM == 1 ? 1 : size.a_term, step_b = B_COLUMN == 1 ? size.b_term : 1;
+    return Tiles<T>{a + top * (A_TERM == 1 ? size.a_row : 1),
+                    b + left * (B_COLUMN == 1 ? 1 : size.b_column),
+                    A_TERM == 1 ? size.a_row : size.a_term,
+                    B_COLUMN == 1 ? size.b_term : size.b_column,
+                    terms * step,
+                    terms * step_b};
+}
+
+// Two by two simdgroups, each for a quarter of a block of `SIDE` by `SIDE` elements.
+template <typename T, uint SIDE>
+[[kernel]] void matmul_blocks(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
+                              device const uchar* bias [[buffer(2)]], device uchar* out [[buffer(3)]],
+                              constant Axes<4>& batch [[buffer(4)]], constant Product& size [[buffer(5)]],
+                              uint3 group [[threadgroup_position_in_grid]],
+                              uint local [[thread_index_in_threadgroup]],
+                              uint simdgroup [[simdgroup_index_in_threadgroup]],
+                              uint lane [[thread_index_in_simdgroup]])
+{
+    constexpr uint THREADS = 128, DEPTH = 32, WORD = 16 / sizeof(T), PARTS = SIDE / 16;
+    constexpr uint COUNT = SIDE * DEPTH / WORD / THREADS;
+    // Tiles are as in device memory; a padding of 16 bytes avoids bank conflicts.
+    constexpr uint LONG = SIDE + WORD, SHORT = DEPTH + WORD, MOST = max(SIDE * SHORT, DEPTH * LONG);
+    threadgroup uint4 memory[2 * MOST / WORD];
+    threadgroup T* tile_a = (threadgroup T*)memory;
+    threadgroup T* tile_b = tile_a + MOST;
+    ulong offsets[4] = {0, 0, 0, 0};
+    add_offsets<ulong, 4>(group.z, BATCH, batch, offsets);
+    ulong top = ulong(group.y) * SIDE, left = ulong(group.x) * SIDE;
+    uint rows = min(size.rows - top, ulong(SIDE)), columns = min(size.columns - left, ulong(SIDE));
+    Tiles<T> from = tiles_at(a + offsets[A], b + offsets[B], top, left, DEPTH, size);
+    uint width_a = A_TERM == 1 ? DEPTH : SIDE, width_b = B_COLUMN == 1 ? SIDE : DEPTH;
+    uint stride_a = width_a + WORD, stride_b = width_b + WORD;
+    uint own_row = simdgroup / 2 * (SIDE / 2), own_column = simdgroup % 2 * (SIDE / 2);
+
+    simdgroup_float8x8 sums[PARTS][PARTS];
+#pragma unroll
+    for (uint i = 0; i < PARTS; ++i) {
+#pragma unroll
+        for (uint j = 0; j < PARTS; ++j) {
+            sums[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+        }
+    }
+    uint4 words_a[COUNT], words_b[COUNT];
+    uint terms = min(size.terms, ulong(DEPTH));
+    fetch<T, COUNT, THREADS>(words_a, from.a, from.stride_a, width_a, A_TERM == 1 ? rows : terms,
+                             A_TERM == 1 ? terms : rows, local);
+    fetch<T, COUNT, THREADS>(words_b, from.b, from.stride_b, width_b, B_COLUMN == 1 ? terms : columns,
+                             B_COLUMN == 1 ? columns : terms, local);
+    for (ulong k = 0; k < size.terms; k += DEPTH) {
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        put<T, COUNT, THREADS>(tile_a, words_a, width_a, stride_a, local);
+        put<T, COUNT, THREADS>(tile_b, words_b, width_b, stride_b, local);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (k + DEPTH < size.terms) {
+            from.a += from.step_a;
+            from.b += from.step_b;
+            terms = min(size.terms - k - DEPTH, ulong(DEPTH));
+            fetch<T, COUNT, THREADS>(words_a, from.a, from.stride_a, width_a, A_TERM == 1 ? rows : terms,
+                                     A_TERM == 1 ? terms : rows, local);
+            fetch<T, COUNT, THREADS>(words_b, from.b, from.stride_b, width_b, B_COLUMN == 1 ? terms : columns,
+                                     B_COLUMN == 1 ? columns : terms, local);
+        }
+#pragma unroll
+        for (uint term = 0; term < DEPTH; term += 8) {
+            simdgroup_matrix<T, 8, 8> part_a[PARTS], part_b[PARTS];
+#pragma unroll
+            for (uint i = 0; i < PARTS; ++i) {
+                uint row = own_row + i * 8, column = own_column + i * 8;
+                simdgroup_load(part_a[i], A_TERM == 1 ? tile_a + row * stride_a + term : tile_a + term * stride_a + row,
+                               stride_a, ulong2(0), A_TERM != 1);
+                simdgroup_load(part_b[i],
+                               B_COLUMN == 1 ? tile_b + term * stride_b + column : tile_b + column * stride_b + term,
+                               stride_b, ulong2(0), B_COLUMN != 1);
+            }
+#pragma unroll
+            for (uint i = 0; i < PARTS; ++i) {
+#pragma unroll
+                for (uint j = 0; j < PARTS; ++j) {
+                    simdgroup_multiply_accumulate(sums[i][j], part_a[i], part_b[j], sums[i][j]);
+                }
+            }
+        }
+    }
+    // Each thread has two neighbors in a row of a simdgroup matrix.
+    uint row = own_row + lane / 16 * 4 + lane / 2 % 4, column = own_column + lane / 8 % 2 * 4 + lane % 2 * 2;
+#pragma unroll
+    for (uint i = 0; i < PARTS; ++i) {
+#pragma unroll
+        for (uint j = 0; j < PARTS; ++j) {
+#pragma unroll
+            for (uint e = 0; e < 2; ++e) {
+                uint r = row + i * 8, c = column + j * 8 + e;
+                if (r < rows && c < columns) {
+                    ulong place = offsets[OUT] + (top + r) * size.out_row + (left + c) * stride_of<ulong>(OUT_COLUMN, size.out_column);
+                    ulong bias_at = offsets[BIAS] + (top + r) * size.bias_row + (left + c) * size.bias_column;
+                    write_out(out, bias, place, bias_at, sums[i][j].thread_elements()[e], size);
+                }
+            }
+        }
+    }
+}
+
+// Sixteen by sixteen threads, each for `EACH` by `EACH` elements in groups of four by four, which are 64 elements apart.
+template <uint EACH>
+[[kernel]] void matmul_registers(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
+                                 device const uchar* bias [[buffer(2)]], device uchar* out [[buffer(3)]],
+                                 constant Axes<4>& batch [[buffer(4)]], constant Product& size [[buffer(5)]],
+                                 uint3 group [[threadgroup_position_in_grid]],
+                                 uint local [[thread_index_in_threadgroup]])
+{
+    // A word of each operand for each thread.
+    constexpr uint THREADS = 256, SIDE = 16 * EACH, DEPTH = 1024 / SIDE, STRIDE = SIDE + 4, GROUPS = EACH / 4;
+    threadgroup float4 tiles_a[2][DEPTH * STRIDE / 4], tiles_b[2][DEPTH * STRIDE / 4];
+    ulong offsets[4] = {0, 0, 0, 0};
+    add_offsets<ulong, 4>(group.z, BATCH, batch, offsets);
+    ulong top = ulong(group.y) * SIDE, left = ulong(group.x) * SIDE;
+    uint rows = min(size.rows - top, ulong(SIDE)), columns = min(size.columns - left, ulong(SIDE));
+    Tiles<float> from = tiles_at(a + offsets[A], b + offsets[B], top, left, DEPTH, size);
+    uint width_a = A_TERM == 1 ? DEPTH : SIDE, width_b = B_COLUMN == 1 ? SIDE : DEPTH;
+    uint x = local % 16, y = local / 16;
+
+    float sums[EACH][EACH];
+#pragma unroll
+    for (uint i = 0; i < EACH; ++i) {
+#pragma unroll
+        for (uint j = 0; j < EACH; ++j) {
+            sums[i][j] = 0;
+        }
+    }
+    uint4 words_a[1], words_b[1];
+    uint terms = min(size.terms, ulong(DEPTH)), buffer = 0;
+    fetch<float, 1, THREADS>(words_a, from.a, from.stride_a, width_a, A_TERM == 1 ? rows : terms,
+                             A_TERM == 1 ? terms : rows, local);
+    fetch<float, 1, THREADS>(words_b, from.b, from.stride_b, width_b, B_COLUMN == 1 ? terms : columns,
+                             B_COLUMN == 1 ? columns : terms, local);
+    for (ulong k = 0; k < size.terms; k += DEPTH) {
+        // Terms are rows of both tiles.
+        threadgroup float4* tile_a = tiles_a[buffer];
+        threadgroup float4* tile_b = tiles_b[buffer];
+        if (A_TERM == 1) {
+            put_transposed<1, THREADS>((threadgroup float*)tile_a, words_a, width_a, STRIDE, local);
+        } else {
+            put<float, 1, THREADS>((threadgroup float*)tile_a, words_a, width_a, STRIDE, local);
+        }
+        if (B_COLUMN == 1) {
+            put<float, 1, THREADS>((threadgroup float*)tile_b, words_b, width_b, STRIDE, local);
+        } else {
+            put_transposed<1, THREADS>((threadgroup float*)tile_b, words_b, width_b, STRIDE, local);
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (k + DEPTH < size.terms) {
+            from.a += from.step_a;
+            from.b += from.step_b;
+            terms = min(size.terms - k - DEPTH, ulong(DEPTH));
+            fetch<float, 1, THREADS>(words_a, from.a, from.stride_a, width_a, A_TERM == 1 ? rows : terms,
+                                     A_TERM == 1 ? terms : rows, local);
+            fetch<float, 1, THREADS>(words_b, from.b, from.stride_b, width_b, B_COLUMN == 1 ? terms : columns,
+                                     B_COLUMN == 1 ? columns : terms, local);
+        }
+#pragma unroll
+        for (uint term = 0; term < DEPTH; ++term) {
+            float4 part_a[GROUPS], part_b[GROUPS];
+#pragma unroll
+            for (uint g = 0; g < GROUPS; ++g) {
+                part_a[g] = tile_a[term * (STRIDE / 4) + g * 16 + y];
+                part_b[g] = tile_b[term * (STRIDE / 4) + g * 16 + x];
+            }
+#pragma unroll
+            for (uint i = 0; i < EACH; ++i) {
+#pragma unroll
+                for (uint j = 0; j < EACH; ++j) {
+                    sums[i][j] = fma(part_a[i / 4][i % 4], part_b[j / 4][j % 4], sums[i][j]);
+                }
+            }
+        }
+        buffer ^= 1;
+    }
+#pragma unroll
+    for (uint i = 0; i < EACH; ++i) {
+        uint row = i / 4 * 64 + y * 4 + i % 4;
+#pragma unroll
+        for (uint j = 0; j < EACH; ++j) {
+            uint column = j / 4 * 64 + x * 4 + j % 4;
+            if (row < rows && column < columns) {
+                ulong place = offsets[OUT] + (top + row) * size.out_row + (left + column) * stride_of<ulong>(OUT_COLUMN, size.out_column);
+                ulong bias_at = offsets[BIAS] + (top + row) * size.bias_row + (left + column) * size.bias_column;
+                write_out(out, bias, place, bias_at, sums[i][j], size);
+            }
+        }
+    }
+}
+
 #define MATMUL(NAME, ...) template [[host_name(NAME)]] [[kernel]] decltype(__VA_ARGS__) __VA_ARGS__;
 MATMUL("matmul_columns_8_f32", matmul_columns<float, float, 8>)
 MATMUL("matmul_columns_8_f16", matmul_columns<half, float, 8>)
@@ -254,3 +509,9 @@ MATMUL("matmul_dots_i8", matmul_dots<char, int, 4>)
 MATMUL("matmul_tiles_f32", matmul_tiles<float>)
 MATMUL("matmul_tiles_f16", matmul_tiles<half>)
 MATMUL("matmul_tiles_bf16", matmul_tiles<bfloat>)
+MATMUL("matmul_blocks_64_f16", matmul_blocks<half, 64>)
+MATMUL("matmul_blocks_64_bf16", matmul_blocks<bfloat, 64>)
+MATMUL("matmul_blocks_64_f32", matmul_registers<4>)
+MATMUL("matmul_blocks_128_f16", matmul_blocks<half, 128>)
+MATMUL("matmul_blocks_128_bf16", matmul_blocks<bfloat, 128>)
+MATMUL("matmul_blocks_128_f32", matmul_registers<8>)

@@ -7,8 +7,8 @@ use super::super::{CaseResult, Failure};
 use super::{Layout, Near, Random, Stored, UNIT, broadcast, indices};
 
 cases! {
-    "tensor": products, products_of_vectors, products_of_integers, products_with_all, batches, large_products, products_without_terms,
-    refused_products, random_products
+    "tensor": products, products_of_vectors, products_of_integers, products_with_all, batches, large_products, block_products,
+    products_without_terms, refused_products, random_products
 }
 
 /// Runs a product by the planner's choice, or by an algorithm.
@@ -33,6 +33,7 @@ fn compute(
 const COLUMNS: &str = "columns";
 const DOTS: &str = "dot products";
 const TILES: &str = "simdgroup matrices";
+const BLOCKS: &str = "blocks";
 
 /// The exact product of matrices or batches of them, each element with its terms.
 struct Exact<'e> {
@@ -58,9 +59,13 @@ impl Exact<'_> {
 fn products(device: &Device) -> CaseResult {
     let mut random = Random::new(31);
     for data_type in DataType::FLOATS {
-        for (algorithm, m, k, n) in
-            [(COLUMNS, 13, 19, 37), (COLUMNS, 34, 21, 65), (DOTS, 9, 70, 3), (TILES, 67, 37, 70)]
-        {
+        for (algorithm, m, k, n) in [
+            (COLUMNS, 13, 19, 37),
+            (COLUMNS, 34, 21, 65),
+            (DOTS, 9, 70, 3),
+            (TILES, 67, 37, 70),
+            (BLOCKS, 72, 40, 88),
+        ] {
             for orders in [[false, false], [true, false], [false, true], [true, true]] {
                 if data_type != DataType::F32 && orders[0] != orders[1] {
                     continue;
@@ -207,6 +212,49 @@ fn large_products(device: &Device) -> CaseResult {
         compute(MatMul::default(), algorithm, &[&a, &b], &mut out)?;
         out.expect("a large product", |at| wanted[at])?;
     }
+    Ok(())
+}
+
+/// Blocks of both sizes at sizes that no block divides, with all that can be done to a sum. A batch repeats the factors, so that a GPU has
+/// enough groups for large blocks.
+fn block_products(device: &Device) -> CaseResult {
+    let mut random = Random::new(38);
+    let is_cpu = device.caps().limits.vector_bits.is_some();
+    let (batch, m, k, n) = (if is_cpu { 2 } else { 40 }, 136, 72, 144);
+    for (data_type, transposed) in
+        DataType::FLOATS.into_iter().zip([[true, false], [false, true], [true, true]])
+    {
+        let order = |transposed: bool| if transposed { Layout::transposed(2) } else { Layout::row_major() };
+        let (a, x) = Stored::random(device, data_type, &[m, k], order(transposed[0]), &mut random)?;
+        let (b, y) = Stored::random(device, data_type, &[k, n], order(transposed[1]), &mut random)?;
+        let (bias, z) = Stored::random(device, DataType::F32, &[n], Layout::row_major(), &mut random)?;
+        let before = random.values(batch * m * n, DataType::F32);
+        let mut out = Stored::new(device, DataType::F32, &[batch, m, n], Layout::row_major(), &before)?;
+        let operation = MatMul { alpha: 0.5, beta: 2.0, bias: true, activation: Activation::Relu };
+        {
+            let (left, right, bias) =
+                (a.view()?.broadcast(&[batch, m, k])?, b.view()?.broadcast(&[batch, k, n])?, bias.view()?);
+            let mut out = out.view_mut()?;
+            let plan = Plan::with_algorithm(operation, &[&left, &right, &bias], &mut [&mut out], BLOCKS)?;
+            assert_eq!(plan.algorithm(), BLOCKS);
+            device.stream()?.tensor_plan(&plan)?.wait()?;
+        }
+        let exact = Exact { left: (&[m, k], &x), right: (&[k, n], &y) };
+        let index: Vec<Vec<usize>> = indices(&[m, n]).collect();
+        let wanted: Vec<Near> = index.iter().map(|index| exact.at(index)).collect();
+        out.expect(&format!("blocks of {data_type:?}"), |at| {
+            let product = wanted[at % (m * n)];
+            let value = 0.5 * product.value + 2.0 * before[at] + z[at % n];
+            Near { value: value.max(0.0), error: 0.5 * product.error + 8.0 * UNIT * (value.abs() + 8.0) }
+        })?;
+    }
+    // Rows that are no whole words.
+    let (a, _) = Stored::random(device, DataType::F16, &[64, 36], Layout::row_major(), &mut random)?;
+    let mut out = Stored::new(device, DataType::F16, &[64, 64], Layout::row_major(), &[])?;
+    let (b, _) = Stored::random(device, DataType::F16, &[36, 64], Layout::row_major(), &mut random)?;
+    let error =
+        compute(MatMul::default(), Some(BLOCKS), &[&a, &b], &mut out).err().map(|error| error.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.contains("`blocks`")), "{error:?}");
     Ok(())
 }
 

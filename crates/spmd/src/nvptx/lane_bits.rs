@@ -17,6 +17,8 @@ use crate::support::gep::{Step, steps};
 pub(super) const BITS: usize = 5;
 /// Alignment, as a power of two, of zero.
 const ZERO: u32 = 63;
+/// Maximum number of threads of a threadgroup.
+const MOST_THREADS: u64 = 1024;
 /// Maximum number of products of a sum that is compared with the thread's index.
 const MOST_PRODUCTS: usize = 8;
 /// Maximum depth of that sum's operations.
@@ -33,15 +35,19 @@ pub(super) struct Sum {
     pub shared: bool,
     /// Whether the sum is exact in unsigned arithmetic, and in signed arithmetic.
     exact: [bool; 2],
+    /// Of integers: an upper bound, if the sum without wrapping around cannot be negative.
+    most: u64,
 }
 
 impl Sum {
     const fn uniform(align: u32) -> Self {
-        Self { bits: [0; BITS], align, shared: false, exact: [true; 2] }
+        Self { bits: [0; BITS], align, shared: false, exact: [true; 2], most: u64::MAX }
     }
 
+    const ZERO: Self = Self { most: 0, ..Self::uniform(ZERO) };
+
     /// The thread's index in its threadgroup.
-    const INDEX: Self = Self { bits: [1, 2, 4, 8, 16], ..Self::uniform(5) };
+    const INDEX: Self = Self { bits: [1, 2, 4, 8, 16], most: MOST_THREADS - 1, ..Self::uniform(5) };
 
     fn is_uniform(&self) -> bool {
         self.bits == [0; BITS]
@@ -62,26 +68,42 @@ impl Sum {
         }
         let align = other.align + factor.trailing_zeros();
         let exact = [0, 1].map(|at| exact[at] && self.exact[at] && other.exact[at]);
-        Some(Self { bits, align: self.align.min(align).min(ZERO), shared: self.shared, exact })
+        let more = u64::try_from(factor).map_or(u64::MAX, |factor| other.most.saturating_mul(factor));
+        let most = self.most.saturating_add(more);
+        Some(Self { bits, align: self.align.min(align).min(ZERO), shared: self.shared, exact, most })
+    }
+
+    /// As an integer of this width, whose bound may show that no operation wrapped around.
+    fn bounded(self, width: u32) -> Self {
+        match self.most.leading_zeros() > 64 - width.min(64) {
+            true => Self { exact: [true; 2], ..self },
+            false => self,
+        }
     }
 
     fn times(self, factor: i64, exact: [bool; 2]) -> Option<Self> {
         if factor == 0 {
-            return Some(Self::uniform(ZERO));
+            return Some(Self::ZERO);
         }
-        Self::uniform(ZERO).plus(self, factor, exact)
+        Self::ZERO.plus(self, factor, exact)
     }
 
     fn masked(self, mask: u64) -> Option<Self> {
         let is_zero = self.align >= 64 - mask.leading_zeros();
         let align = if is_zero { ZERO } else { self.align.max(mask.trailing_zeros()) };
         let keep = |bit: i64| if bit as u64 & mask == 0 { 0 } else { bit };
-        self.is_disjoint().then(|| Self { bits: self.bits.map(keep), ..Self::uniform(align) })
+        let most = self.most.min(mask);
+        self.is_disjoint().then(|| Self { bits: self.bits.map(keep), most, ..Self::uniform(align) })
     }
 
     fn shifted_right(self, by: u32) -> Option<Self> {
         let align = if self.align == ZERO { ZERO } else { self.align.saturating_sub(by) };
-        self.is_disjoint().then(|| Self { bits: self.bits.map(|bit| bit >> by), ..Self::uniform(align) })
+        let most = if self.most == u64::MAX { u64::MAX } else { self.most >> by };
+        self.is_disjoint().then(|| Self {
+            bits: self.bits.map(|bit| bit >> by),
+            most,
+            ..Self::uniform(align)
+        })
     }
 
     /// Whether no number that this sum may be has a bit of the mask.
@@ -95,8 +117,10 @@ impl Sum {
 
     fn join(self, other: Self) -> Option<Self> {
         let exact = [0, 1].map(|at| self.exact[at] && other.exact[at]);
-        let joined =
-            Self { align: self.align.min(other.align), shared: self.shared && other.shared, exact, ..self };
+        // No larger bound, which could grow with each iteration of a loop.
+        let most = if self.most == other.most { self.most } else { u64::MAX };
+        let (align, shared) = (self.align.min(other.align), self.shared && other.shared);
+        let joined = Self { align, shared, exact, most, ..self };
         (self.bits == other.bits).then_some(joined)
     }
 }
@@ -201,15 +225,21 @@ impl LaneBits {
                 let exact = ["nuw", "nsw"].map(|flag| flags.split_whitespace().any(|word| word == flag));
                 let is_disjoint = flags.contains("disjoint");
                 let sums = [self.of(a)?, self.of(b)?];
-                binary(*op, exact, is_disjoint, sums, [a, b].map(|operand| constant(operand, *width)))
+                let constants = [a, b].map(|operand| constant(operand, *width));
+                binary(*op, exact, is_disjoint, sums, constants).map(|sum| sum.bounded(*width))
             }
-            Op::Cast { op, flags, from, .. } => {
+            Op::Cast { op, flags, from, to } => {
                 let sum = self.of(&from.op)?;
                 let [unsigned, signed] = sum.exact;
                 match op {
                     CastOp::ZExt if unsigned || signed && flags.contains("nneg") => Some(sum),
                     CastOp::SExt if signed => Some(sum),
-                    CastOp::Trunc => Some(Sum { exact: [sum.is_uniform(); 2], ..sum }),
+                    CastOp::Trunc => {
+                        let width = if let Type::Int(width) = to { *width } else { 0 };
+                        let fits = sum.bounded(width).exact == [true; 2] && sum.most != u64::MAX;
+                        let most = if fits { sum.most } else { u64::MAX };
+                        Some(Sum { exact: [sum.is_uniform() || fits; 2], most, ..sum })
+                    }
                     CastOp::AddrSpaceCast => Some(Sum { shared: sum.shared || is_shared(&from.ty), ..sum }),
                     _ => None,
                 }
@@ -252,14 +282,15 @@ fn is_shared(ty: &Type) -> bool {
 }
 
 fn of_integer(value: i64) -> Sum {
-    Sum::uniform(if value == 0 { ZERO } else { value.trailing_zeros() })
+    let align = if value == 0 { ZERO } else { value.trailing_zeros() };
+    Sum { most: u64::try_from(value).unwrap_or(u64::MAX), ..Sum::uniform(align) }
 }
 
 fn of_constant(constant: &Const) -> Option<Sum> {
     let all = |of: &Const| of_constant(of);
     match constant {
         Const::Int(value) => Some(of_integer(*value as i64)),
-        Const::Zero => Some(Sum::uniform(ZERO)),
+        Const::Zero => Some(Sum::ZERO),
         Const::Cast { op: CastOp::AddrSpaceCast, from, .. } => {
             let sum = all(&from.1)?;
             Some(Sum { shared: sum.shared || is_shared(&from.0), align: sum.align, ..sum })
@@ -300,7 +331,10 @@ fn binary(
         BinaryOp::Add => a.plus(b, 1, if both { [true; 2] } else { exact }),
         BinaryOp::Sub => a.plus(b, -1, if both { [true; 2] } else { exact }),
         BinaryOp::Or if is_disjoint || right.is_some_and(|mask| a.lacks(mask)) => a.plus(b, 1, [true; 2]),
-        BinaryOp::Mul if both => Some(Sum::uniform((a.align + b.align).min(ZERO))),
+        BinaryOp::Mul if both => {
+            let most = a.most.saturating_mul(b.most);
+            Some(Sum { most, ..Sum::uniform((a.align + b.align).min(ZERO)) })
+        }
         BinaryOp::Mul => match (left, right) {
             (_, Some(constant)) => a.times(factor(constant)?, exact),
             (Some(constant), _) => b.times(factor(constant)?, exact),

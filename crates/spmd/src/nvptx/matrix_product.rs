@@ -141,7 +141,7 @@ fn right_floats(body: &mut Body, ret: &str) {
 }
 
 /// Returns `%x0`, `%x1` and so on.
-fn give(body: &mut Body, ret: &str, count: usize) {
+pub(super) fn give(body: &mut Body, ret: &str, count: usize) {
     let mut all = "poison".to_owned();
     for at in 0..count {
         body.line(format!("%r{at} = insertvalue {ret} {all}, float %x{at}, {at}"));

@@ -353,8 +353,8 @@ fn simdgroup(state: &mut State<'_>) -> Result<(), Error> {
     let approximate = state.options.approximate;
     let (module, kernel, wrapped) = state.device()?;
     let Some(mask) = wrapped.mask else { return Ok(()) };
-    let threads = wrapped.permuted.then_some(&wrapped.threads);
-    simdgroup::write(module, kernel, wrapped.body, mask, simdgroup::How { approximate, threads })
+    let how = simdgroup::How { approximate, permuted: wrapped.permuted, threads: &wrapped.threads };
+    simdgroup::write(module, kernel, wrapped.body, mask, how)
 }
 
 fn approximate_math(state: &mut State<'_>) -> Result<(), Error> {

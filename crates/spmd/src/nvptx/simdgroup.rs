@@ -26,9 +26,10 @@ const BARRIER: &str = "llvm.nvvm.bar.warp.sync";
 pub(super) struct How<'t> {
     /// Whether sums of matrix products may be reassociated.
     pub approximate: bool,
-    /// If lanes are permuted for matrix products, all of which use tensor cores: the thread's position in its threadgroup, and the
-    /// full threadgroup's size.
-    pub threads: Option<&'t [[Operand; 3]; 2]>,
+    /// Whether lanes are permuted for matrix products, all of which use tensor cores.
+    pub permuted: bool,
+    /// The thread's position in its threadgroup, and the full threadgroup's size.
+    pub threads: &'t [[Operand; 3]; 2],
 }
 
 /// Whether a kernel has simdgroup operations.
@@ -76,7 +77,8 @@ pub(super) fn write(
             None,
         )
     })?;
-    let matrices = how.threads.map(|threads| Matrices::new(module, kernel, &cfg, threads));
+    let permuted = how.permuted;
+    let matrices = has_products(kernel).then(|| Matrices::new(module, kernel, &cfg, how.threads));
     let calling: Vec<BlockId> = cfg.order.iter().copied().filter(|b| calls_any(kernel, *b)).collect();
     let mut masks = ActiveMasks::new(kernel, cfg, first, mask.into());
     let known: Vec<(BlockId, Operand)> = calling.into_iter().map(|b| (b, masks.of(b))).collect();
@@ -85,8 +87,7 @@ pub(super) fn write(
     for (block, mask) in known {
         let insts = std::mem::take(&mut kernel.block_mut(block).insts);
         let needed = &mut needed;
-        let mut loads = matrices.as_ref().map(|matrices| matrices.loads(module, &insts, &narrow));
-        let permuted = loads.is_some();
+        let mut loads = matrices.as_ref().map(|matrices| matrices.loads(module, &insts, &narrow, permuted));
         let (steps, words, out) = (Vec::new(), HashMap::new(), Vec::new());
         let mut written = Written { kernel, narrow: &narrow, permuted, needed, mask, steps, words, out };
         for (at, inst) in insts.into_iter().enumerate() {
@@ -124,6 +125,11 @@ fn calls_any(kernel: &Function, block: BlockId) -> bool {
     kernel.block(block).insts.iter().any(|inst| convergent_op(inst).is_some())
 }
 
+fn has_products(kernel: &Function) -> bool {
+    let mut insts = kernel.blocks.iter().flat_map(|b| &b.insts);
+    insts.any(|inst| of(inst).is_some_and(|(call, _)| call.op == GroupOp::MatrixMultiplyAccumulate))
+}
+
 /// What is known of the addresses of a kernel's matrices.
 struct Matrices {
     definitions: HashMap<ValueId, Op>,
@@ -150,13 +156,21 @@ impl Matrices {
     }
 
     /// The loads of factors in a block.
-    fn loads(&self, module: &Module, insts: &[Inst], narrow: &HashMap<ValueId, Typed>) -> MatrixLoads {
+    fn loads(
+        &self,
+        module: &Module,
+        insts: &[Inst],
+        narrow: &HashMap<ValueId, Typed>,
+        permuted: bool,
+    ) -> MatrixLoads {
         let factors = |inst: &Inst| {
-            let (call, product) = of(inst)?;
-            let is_product = call.op == GroupOp::MatrixMultiplyAccumulate;
-            is_product.then(|| narrow_factors(narrow, product))?
+            let (_, product) = of(inst).filter(|(call, _)| call.op == GroupOp::MatrixMultiplyAccumulate)?;
+            narrow_factors(narrow, product).or_else(|| {
+                let args = product.args.iter().take(4).map(|arg| Typed::new(arg.ty.clone(), arg.op.clone()));
+                args.collect::<Vec<_>>().try_into().ok()
+            })
         };
-        MatrixLoads::new(module, &self.definitions, &self.bits, insts, factors)
+        MatrixLoads::new(module, &self.definitions, &self.bits, insts, permuted, factors)
     }
 }
 
@@ -171,7 +185,7 @@ struct Written<'k> {
     mask: Operand,
     /// Steps of matrix products in this block, with their arguments.
     steps: Vec<(String, Vec<Typed>, ValueId)>,
-    /// Factors that were loaded as words.
+    /// Factors that were loaded for products.
     words: HashMap<Factor, Typed>,
     out: Vec<Inst>,
 }

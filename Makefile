@@ -15,7 +15,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy crates fmt lint unit tidy apple apple-suite apple-driver installed budget macos bench-apple mutants coverage asan tsan
+.PHONY: demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy crates fmt lint unit tidy apple apple-suite apple-driver apple-tensors installed budget macos bench-apple mutants coverage asan tsan
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -116,20 +116,26 @@ tsan: setup
 ELINVAR := $(TARGET)/debug/elinvar
 STANDIN := scripts/summed.sh $(ELINVAR) test --cfg elinvar_apple --cargo-arg=--package=elinvar-driver-metal \
     --cargo-arg=--package=elinvar-conformance
+# Drivers that do not use Metal; `make unit` runs their cases.
+OTHERS := cpu isolated toy
 DRIVER_TESTS := $(basename $(notdir $(wildcard crates/driver-metal/tests/*.rs)))
 
 ifeq ($(shell uname -sm),Linux x86_64)
-# The suite's cases run sequentially, because each checks for leaked objects; the driver's own tests use the other core.
+# The suite's cases run sequentially, because each checks for leaked objects in its process. Two processes share them, and the driver's
+# own tests run beside them: two of the three at a time.
 apple:
 	$(CARGO) build --workspace $(PROGRAMS) --quiet
 	$(STANDIN) --cargo-arg=--no-run --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%) \
 	    --cargo-arg=--test=drivers --cargo-arg=--test=runtime_primitives \
 	    --cargo-arg=--test=runtime_faults --cargo-arg=--test=runtime_metal_faults
-	$(MAKE) --jobs=2 --output-sync=target apple-suite apple-driver
+	$(MAKE) --jobs=2 --output-sync=target apple-suite apple-driver apple-tensors
 
 apple-suite:
-	METAL_CAPTURE_ENABLED=1 $(STANDIN) --cargo-arg=--test=drivers -- metal::
+	METAL_CAPTURE_ENABLED=1 $(STANDIN) --cargo-arg=--test=drivers -- metal:: --skip metal::tensor::
 	$(STANDIN) --cargo-arg=--test=drivers -- suite::unsupported
+
+apple-tensors:
+	METAL_CAPTURE_ENABLED=1 $(STANDIN) --cargo-arg=--test=drivers -- metal::tensor::
 
 apple-driver:
 	ELINVAR_APPLE_PROFILE=apple9,apple3,discrete \
@@ -138,7 +144,7 @@ apple-driver:
 	    --cargo-arg=--test=allocations -- --ignored
 	for cases in check fault a_failure_goes_on; do \
 	    MTL_SHADER_VALIDATION=1 MTL_SHADER_VALIDATION_DEFAULT_STATE=none \
-	        $(STANDIN) --cargo-arg=--test=drivers -- $$cases || exit 1; done
+	        $(STANDIN) --cargo-arg=--test=drivers -- $$cases $(OTHERS:%=--skip %::) || exit 1; done
 	MTL_SHADER_VALIDATION=1 $(STANDIN) --cargo-arg=--test=runtime_faults -- metal::
 	$(STANDIN) --cargo-arg=--test=runtime_metal_faults
 	ELINVAR_APPLE_PROFILE=discrete,discrete,apple9 $(STANDIN) --cargo-arg=--test=drivers -- ::between::

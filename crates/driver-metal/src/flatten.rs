@@ -30,6 +30,9 @@ pub(crate) fn flatten(source: &Source) -> Result<String> {
     for file in &source.files {
         flat.append(&file.name, &file.text, None)?;
     }
+    if source.files.last().is_some_and(|file| !file.text.ends_with('\n')) {
+        flat.out.pop();
+    }
     Ok(flat.out)
 }
 

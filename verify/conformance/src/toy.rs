@@ -3,7 +3,6 @@
 //!
 //! It is complete for what it supports, and the chapters of the suite about memory, launches, order and failure run on it
 //! (`tests/drivers.rs`). Everything else is an error with the reason: bundles, addresses in memory, launches with overlapping arguments.
-//! overlap.
 
 use std::any::Any;
 use std::ptr::NonNull;
@@ -17,7 +16,7 @@ use elinvar_driver::{
     PipelineOptions, Primitives, Priority, Queue, Result, Signature, Source, StopsAt, Storage,
     UnsupportedKernel,
 };
-use elinvar_msl::{Program, Toolchain};
+use elinvar_msl::{CachedProgram, Toolchain};
 use elinvar_reference::{Argument, Launch, LogRecord};
 
 /// A new device.
@@ -82,8 +81,9 @@ unsafe impl Device for ToyDevice {
     }
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
-        let toolchain = Toolchain::find().map_err(|error| Error::Environment(error.to_string()))?;
-        let program = Program::compile(&toolchain, source).map_err(compile_error)?;
+        let toolchain = Toolchain::find_with(elinvar_code::user_cache());
+        let toolchain = toolchain.map_err(|error| Error::Environment(error.to_string()))?;
+        let program = CachedProgram::new(&toolchain, source).map_err(compile_error)?;
         Ok(Arc::new(ToyLibrary { program, source: Arc::new(source.clone()), log: self.log.clone() }))
     }
 
@@ -201,7 +201,7 @@ mod access {
 
 /// A compiled source.
 struct ToyLibrary {
-    program: Program,
+    program: CachedProgram,
     source: Arc<Source>,
     log: Arc<Log>,
 }

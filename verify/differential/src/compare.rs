@@ -10,7 +10,7 @@ use elinvar_reference::{Argument, LogRecord, Options};
 use elinvar_spmd::bounds::FaultRecord;
 use elinvar_spmd::nvptx::{self, Extent};
 
-use crate::compile::{self, Built, Case, Runnable, Setting};
+use crate::compile::{self, Built, Case, Interpretable, Runnable, Setting};
 use crate::generate::{ACCUMULATORS, INPUTS, Kernel, Shape, WORDS, header, wide};
 use crate::logged::{Lines, Logging, message};
 use crate::random::Random;
@@ -84,51 +84,71 @@ pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
         },
     };
     let widths = [1, 2, 4, 8, 16, 32];
-    let mut outcomes = Vec::new();
-    // One run of clang compiles all cases with the same options.
-    for (optimized, dynamic) in [(true, false), (false, false), (false, true)] {
-        let cases = widths.map(|lanes| case(lanes, optimized, dynamic));
-        outcomes.extend(widths.into_iter().zip(run(text, &cases)?));
-    }
-    Ok(outcomes)
+    let options = [(true, false), (false, false), (false, true)];
+    let cases = options.map(|(optimized, dynamic)| widths.map(|lanes| case(lanes, optimized, dynamic)));
+    let outcomes = run(text, cases.as_flattened())?;
+    Ok(cases.as_flattened().iter().map(|case| case.setting.lanes).zip(outcomes).collect())
 }
 
 fn run(text: &str, cases: &[Case]) -> Result<Vec<Outcome>> {
     let built = compile::compile(text, cases)?;
     std::thread::scope(|scope| {
-        let all = || built.iter().zip(cases).map(|(built, case)| outcome(built, case)).collect();
+        let all = || outcomes(&built, cases);
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, all)?;
         Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
-fn outcome(built: &Built, case: &Case) -> Outcome {
-    let input = Memory::random(case.shape, case.seed);
-    let (expected, lines) = match interpreted(&built.unoptimized, case, input.clone(), (false, &built.logs)) {
-        Ok(expected) => expected,
-        Err(outcome) => return outcome,
-    };
-    let on_warps = match &built.prepared {
-        Ok(prepared) => interpreted(prepared, case, input.clone(), (true, &built.logs)),
-        Err(why) => Err(Outcome::Different(format!("not prepared for NVPTX: {why}"))),
-    };
-    let compare = |(actual, logged): (Memory, Lines)| match difference(&expected, &actual) {
-        Outcome::Same => lines.compare(&logged),
-        other => other,
-    };
-    match on_warps.map(compare) {
-        Ok(Outcome::Same) => {}
-        Ok(Outcome::Different(why)) | Err(Outcome::Different(why)) => {
-            return Outcome::Different(format!("on warps: {why}"));
-        }
-        Ok(outcome) | Err(outcome) => return outcome,
+/// The outcomes of cases. Successive cases of one launch, which differ in settings of the compiler, are interpreted once.
+fn outcomes(built: &[Built], cases: &[Case]) -> Vec<Outcome> {
+    let mut interpreted: Option<(&Case, std::result::Result<Interpreted, Outcome>)> = None;
+    let mut outcomes = Vec::new();
+    for (built, case) in built.iter().zip(cases) {
+        let (_, expected) = match interpreted.take() {
+            Some((other, expected)) if other.is_same_launch(case) => interpreted.insert((case, expected)),
+            _ => interpreted.insert((case, Interpreted::of(&built.kernel, case))),
+        };
+        outcomes.push(match (expected, &built.compiled) {
+            (Err(outcome), _) => outcome.clone(),
+            (Ok(_), Err(refused)) => Outcome::Refused(refused.clone()),
+            (Ok(expected), Ok(runnable)) => {
+                let actual = compiled(runnable, case, expected.input.clone(), &built.kernel.logs);
+                actual.map_or_else(Outcome::Different, |actual| expected.compare(&actual))
+            }
+        });
     }
-    match &built.compiled {
-        Ok(runnable) => match compiled(runnable, case, input, &built.logs) {
-            Ok(actual) => compare(actual),
-            Err(why) => Outcome::Different(why),
-        },
-        Err(refused) => Outcome::Refused(refused.clone()),
+    outcomes
+}
+
+/// A launch in the interpreter.
+struct Interpreted {
+    input: Memory,
+    output: Memory,
+    lines: Lines,
+}
+
+impl Interpreted {
+    /// Interprets a kernel, and what is prepared for NVPTX, which must do the same.
+    fn of(kernel: &Interpretable, case: &Case) -> std::result::Result<Self, Outcome> {
+        let input = Memory::random(case.shape, case.seed);
+        let (output, lines) = interpreted(&kernel.unoptimized, case, input.clone(), (false, &kernel.logs))?;
+        let expected = Self { input, output, lines };
+        let prepared = kernel.prepared.as_ref();
+        let prepared =
+            prepared.map_err(|why| Outcome::Different(format!("on warps: not prepared for NVPTX: {why}")))?;
+        let on_warps = interpreted(prepared, case, expected.input.clone(), (true, &kernel.logs));
+        match on_warps.map_or_else(|outcome| outcome, |actual| expected.compare(&actual)) {
+            Outcome::Same => Ok(expected),
+            Outcome::Different(why) => Err(Outcome::Different(format!("on warps: {why}"))),
+            outcome => Err(outcome),
+        }
+    }
+
+    fn compare(&self, (actual, logged): &(Memory, Lines)) -> Outcome {
+        match difference(&self.output, actual) {
+            Outcome::Same => self.lines.compare(logged),
+            other => other,
+        }
     }
 }
 

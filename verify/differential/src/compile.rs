@@ -1,5 +1,7 @@
 //! Compiles many kernels of one source with few processes, each as the CPU driver compiles it.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use elinvar_driver::{LogSite, Source};
 use elinvar_driver_cpu::Code;
@@ -58,14 +60,28 @@ pub(crate) struct Case {
     pub setting: Setting,
 }
 
-/// A kernel, compiled in all ways.
+impl Case {
+    /// Whether another case is the same kernel and launch, and thus the same for the interpreter.
+    pub fn is_same_launch(&self, other: &Self) -> bool {
+        let launch = |case: &Self| (case.shape, case.n, case.seed);
+        self.name == other.name && launch(self) == launch(other)
+    }
+}
+
+/// A case, compiled in all ways.
 pub(crate) struct Built {
-    /// For the interpreter.
-    pub unoptimized: Module,
-    /// Lowered for NVPTX, for the interpreter; or the compiler's error.
-    pub prepared: std::result::Result<Module, String>,
+    pub kernel: Arc<Interpretable>,
     /// The compiler's error.
     pub compiled: std::result::Result<Runnable, String>,
+}
+
+/// A kernel for the interpreter.
+pub(crate) struct Interpretable {
+    pub unoptimized: Module,
+    /// Optimized, the compilers' input.
+    optimized: Module,
+    /// Lowered for NVPTX; or the compiler's error.
+    pub prepared: std::result::Result<Module, String>,
     /// The log calls of the optimized code.
     pub logs: Vec<LogSite>,
 }
@@ -88,25 +104,33 @@ pub(crate) fn compile(text: &str, cases: &[Case]) -> Result<Vec<Built>> {
     names.dedup();
     let together = program.combine(&names)?;
     let (unoptimized, optimized) = (together.unoptimized(), together.optimized());
-    let mut threads = Vec::new();
-    let (mut functions, mut warps, mut logs) = (Vec::new(), Vec::new(), Vec::new());
-    for case in cases {
-        let module = |entries: &elinvar_msl::Entries, name: &String| -> Result<Module> {
-            let place = names.iter().position(|other| other == name).context("a kernel without a place")?;
-            Ok(Module::parse(&entries.alone(place))?)
+    let module = |entries: &elinvar_msl::Entries, name: &str| -> Result<Module> {
+        let place = names.iter().position(|other| *other == name).context("a kernel without a place")?;
+        Ok(Module::parse(&entries.alone(place))?)
+    };
+    let interpretable = |name: &str| -> Result<Arc<Interpretable>> {
+        let (unoptimized, optimized) = (module(&unoptimized, name)?, module(&optimized, name)?);
+        let (prepared, logs) = (prepared(&optimized), elinvar_code::log_sites(&optimized)?);
+        Ok(Arc::new(Interpretable { unoptimized, optimized, prepared, logs }))
+    };
+    let mut kernels: Vec<Arc<Interpretable>> = Vec::new();
+    let mut functions = Vec::new();
+    for (at, case) in cases.iter().enumerate() {
+        let kernel = match cases[..at].iter().position(|other| other.name == case.name) {
+            Some(same) => kernels[same].clone(),
+            None => interpretable(&case.name)?,
         };
-        threads.push(module(&unoptimized, &case.name)?);
-        functions.push(work_group(&module(&optimized, case.plain.as_ref().unwrap_or(&case.name))?, case));
-        let plain = module(&optimized, &case.name)?;
-        logs.push(elinvar_code::log_sites(&plain)?);
-        warps.push(prepared(&plain));
+        functions.push(match &case.plain {
+            Some(plain) => work_group(&module(&optimized, plain)?, case),
+            None => work_group(&kernel.optimized, case),
+        });
+        kernels.push(kernel);
     }
     let codes = build(toolchain.path(), cases, &functions)?;
-    let all = threads.into_iter().zip(warps).zip(functions).zip(codes).zip(logs);
-    let built = all.map(|((((unoptimized, prepared), made), code), logs)| {
+    let built = kernels.into_iter().zip(functions).zip(codes).map(|((kernel, made), code)| {
         let runnable = |made| Some(Runnable { code: code?, made });
         let compiled = made.and_then(|made| runnable(made).ok_or_else(|| "no machine code".to_owned()));
-        Built { unoptimized, prepared, compiled, logs }
+        Built { kernel, compiled }
     });
     Ok(built.collect())
 }

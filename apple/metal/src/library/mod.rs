@@ -106,12 +106,28 @@ impl CompileOptions {
         let mut defines: Vec<_> =
             self.macros.get().map(|macros| macros.entries().map(define).collect()).unwrap_or_default();
         // Metal has no `printf`, which Elinvar's compiler adds.
-        if !defines.iter().any(|(name, _)| name == "printf") {
+        if text.contains("printf") && !defines.iter().any(|(name, _)| name == "printf") {
             defines.push(("printf".to_owned(), Some("printf_is_not_declared_in_Metal".to_owned())));
         }
-        let files = vec![SourceFile { name: "program_source".to_owned(), text: text.to_owned() }];
-        Source { files, defines, math, ..Source::default() }
+        Source { files: files(text), defines, math, ..Source::default() }
     }
+}
+
+/// A text as files: those that its lines `#line 1 "NAME"` name if they are its only such directives, and one begins the text. They are the
+/// source that the CPU compiles to the same code, so that the two share the compilation cache.
+fn files(text: &str) -> Vec<SourceFile> {
+    let mut files: Vec<SourceFile> = Vec::new();
+    let whole = || vec![SourceFile { name: "program_source".to_owned(), text: text.to_owned() }];
+    for line in text.split_inclusive('\n') {
+        let name = line.strip_prefix("#line 1 \"").and_then(|rest| rest.strip_suffix("\"\n"));
+        let name = name.filter(|name| !name.contains(['\\', '"']));
+        match (name, files.last_mut()) {
+            (Some(name), _) => files.push(SourceFile { name: name.to_owned(), text: String::new() }),
+            (None, Some(file)) if !line.contains("#line") => file.text.push_str(line),
+            _ => return whole(),
+        }
+    }
+    if files.is_empty() { whole() } else { files }
 }
 
 /// A macro's value in the dictionary: a string or a number.
@@ -309,4 +325,29 @@ unsafe extern "C" fn elinvar_apple_metallib(text: *const c_void, length: usize) 
     // SAFETY: the caller's promise.
     let text = unsafe { elinvar_objc::bytes_of(text, length) };
     NsData::new([MAGIC, text].concat()).into_object().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Vec<(String, String)> {
+        files(text).into_iter().map(|file| (file.name, file.text)).collect()
+    }
+
+    #[test]
+    fn files_of_a_text() {
+        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let two = "#line 1 \"a\"\nint a;\n\n#line 1 \"b c\"\nint b;";
+        assert_eq!(split(two), [file("a", "int a;\n\n"), file("b c", "int b;")]);
+        for one in [
+            "",
+            "int a;\n#line 1 \"a\"\nint b;\n",
+            "#line 1 \"a\"\nint a;\n#line 2 \"b\"\nint b;\n",
+            "#line 1 \"a\"\nint a;\n  #line 1 \"b\"\nint b;\n",
+            "#line 1 \"a\\\"b\"\nint a;\n",
+        ] {
+            assert_eq!(split(one), [file("program_source", one)]);
+        }
+    }
 }

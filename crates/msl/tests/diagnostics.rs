@@ -683,3 +683,17 @@ fn keywords_are_no_names() {
         int visible = kernel[coherent] ? vertex : fragment; kernel[coherent] = visible; }";
     assert_eq!(compile(&msl(text)).unwrap().kernels().len(), 1);
 }
+
+#[test]
+fn types_are_not_told_apart_by_address_spaces() {
+    let text = "template <class T> struct D { enum { v = 0 }; };\n\
+        template <class T> struct D<device T*> { enum { v = 1 }; };\n\
+        kernel void f(device int* out) { out[0] = D<threadgroup int*>::v + is_same_v<device int*, threadgroup int*>; }";
+    let found = places(&msl(text));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found.iter().any(|f| f.starts_with("kernel.metal:4:27: `D<device T*>` is specialized for some")),
+        "{found:?}"
+    );
+    assert!(found.iter().any(|f| f.starts_with("kernel.metal:5:68: `is_same_v` of types")), "{found:?}");
+}

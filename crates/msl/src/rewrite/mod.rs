@@ -3,6 +3,7 @@
 //! It is total, takes linear time, and maps every output byte to the input. It knows tokens and brackets, not types; semantic
 //! checks are clang's.
 
+mod address_space_types;
 mod allow_list;
 pub(crate) mod attributes;
 pub(crate) mod buffer;
@@ -120,6 +121,9 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         },
     };
     walk.run();
+    if address_spaces == AddressSpaces::Erased {
+        walk.errors.extend(address_space_types::errors(&tokens));
+    }
     walk.take_types();
     walk.dispatch_overloads();
     walk.edits.append(&mut walk.insertions);

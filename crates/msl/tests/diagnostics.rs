@@ -646,3 +646,54 @@ fn an_unterminated_literal_is_one_error_in_the_users_file() {
         }
     }
 }
+
+/// A keyword that is erased would leave another expression: `a ? : b`.
+#[test]
+fn keywords_are_no_names() {
+    let one = |text: &str| {
+        let found = places(&msl(text));
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].clone()
+    };
+    let keyword =
+        |word: &str| format!("`{word}` is a keyword of MSL, for an address space; it cannot be a name");
+    assert_eq!(
+        one(
+            "kernel void f(device int* out, constant int& a,\n    constant int& thread) { out[0] = a ? thread : 7; }"
+        ),
+        format!("kernel.metal:4:19: {}", keyword("thread"))
+    );
+    assert_eq!(
+        one("struct S { int device; };\nkernel void f(device S* s) { s->device = 1; }"),
+        format!("kernel.metal:3:16: {}", keyword("device"))
+    );
+    assert_eq!(
+        one("template <int ray_data> int g(int a) { return a + ray_data; }"),
+        format!("kernel.metal:3:15: {}", keyword("ray_data"))
+    );
+    assert_eq!(
+        one("constant struct { kernel int x; } s = {1};"),
+        "kernel.metal:3:19: unknown type name 'kernel'"
+    );
+    assert_eq!(one("vertex float x = 1;"), "kernel.metal:3:1: unknown type name 'vertex'");
+    assert_eq!(one("kernel float x = 1;"), "kernel.metal:3:1: unknown type name 'kernel'");
+    assert_eq!(one("[[kernel]] float x = 1;"), "kernel.metal:3:1: `[[kernel]]` belongs to no function");
+    // These are no keywords, and are names.
+    let text = "kernel void f(device int* kernel, constant int& vertex, constant int& fragment, uint coherent [[thread_position_in_grid]]) {\n\
+        int visible = kernel[coherent] ? vertex : fragment; kernel[coherent] = visible; }";
+    assert_eq!(compile(&msl(text)).unwrap().kernels().len(), 1);
+}
+
+#[test]
+fn types_are_not_told_apart_by_address_spaces() {
+    let text = "template <class T> struct D { enum { v = 0 }; };\n\
+        template <class T> struct D<device T*> { enum { v = 1 }; };\n\
+        kernel void f(device int* out) { out[0] = D<threadgroup int*>::v + is_same_v<device int*, threadgroup int*>; }";
+    let found = places(&msl(text));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found.iter().any(|f| f.starts_with("kernel.metal:4:27: `D<device T*>` is specialized for some")),
+        "{found:?}"
+    );
+    assert!(found.iter().any(|f| f.starts_with("kernel.metal:5:68: `is_same_v` of types")), "{found:?}");
+}

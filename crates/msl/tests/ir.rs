@@ -211,7 +211,8 @@ fn atomics_become_instructions() {
         "atomicrmw max ptr",
         "atomicrmw umin ptr",
         "atomicrmw umax ptr",
-        "atomicrmw xor ptr",
+        // Of a volatile object.
+        "atomicrmw volatile xor ptr",
         "store atomic i8 1, ptr",
         "fence seq_cst",
         "call void @__elinvar_simdgroup_barrier(i32 noundef 0)",

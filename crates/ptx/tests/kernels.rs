@@ -224,3 +224,53 @@ fn different_barriers_are_refused_with_their_line_also_from_a_bundle() {
     let error = older.kernel("k", &options, Constants::Values).unwrap_err().to_string();
     assert!(error.contains("no kernel `k` for sm_80"), "{error}");
 }
+
+#[test]
+fn atomics_on_coherent_memory_have_system_scope() {
+    let kernel = |qualifiers: &str, scope: &str| {
+        ptx(&format!(
+            "kernel void k({qualifiers} atomic_uint* a, {qualifiers} atomic_float* f, device uint* out) {{
+                 uint old = atomic_fetch_add_explicit(&a[0], 1u, memory_order_relaxed{scope});
+                 old += atomic_fetch_max_explicit(&a[1], old, memory_order_relaxed{scope});
+                 atomic_fetch_or_explicit(&a[2], old, memory_order_relaxed{scope});
+                 uint expected = 1;
+                 old += atomic_compare_exchange_weak_explicit(&a[3], &expected, 2u, memory_order_relaxed,
+                                                              memory_order_relaxed{scope});
+                 atomic_fetch_add_explicit(&f[0], 1.0f, memory_order_relaxed{scope});
+                 atomic_store_explicit(&a[5], atomic_load_explicit(&a[4], memory_order_relaxed{scope}) + old,
+                                       memory_order_relaxed{scope});
+                 out[0] = old;
+             }}"
+        ))
+    };
+    let of_system = [
+        "atom.sys.add.",
+        "atom.sys.cas.b32",
+        "atom.sys.or.b32",
+        "atom.sys.add.f32",
+        "ld.volatile",
+        "st.volatile",
+    ];
+    for (qualifiers, scope) in [
+        ("coherent(system) device", ""),
+        ("device coherent(device)", ""),
+        ("volatile device", ""),
+        ("device", ", thread_scope_system"),
+    ] {
+        let found = kernel(qualifiers, scope);
+        expect(&found, &of_system, &["atom.global", "atom.add", "red.", "atom.cas"]);
+    }
+    // Without a scope it is the GPU's: PTX ISA, "atom".
+    for scope in ["", ", thread_scope_device"] {
+        let found = kernel("device", scope);
+        expect(&found, &["atom.global.add.u32", "atom.global.max.u32", "atom.global.cas.b32"], &[".sys"]);
+    }
+    let fences = ptx("kernel void k(coherent(system) device uint* a, device uint* b) {
+             a[0] = 1;
+             atomic_thread_fence(mem_flags::mem_device, memory_order_release, thread_scope_system);
+             a[1] = 2;
+             atomic_thread_fence(mem_flags::mem_device, memory_order_release, thread_scope_device);
+             b[0] = 3;
+         }");
+    expect(&fences, &["st.volatile.global.u32", "membar.sys", "membar.gl", "st.global.u32"], &[]);
+}

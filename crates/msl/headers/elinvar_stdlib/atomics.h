@@ -17,7 +17,7 @@ using atomic_float = _atomic<float>;
 using atomic_long = _atomic<long>;
 using atomic_ulong = _atomic<ulong>;
 
-#define ELINVAR_ORDER memory_order order = memory_order_relaxed, thread_scope = thread_scope_device
+#define ELINVAR_ORDER memory_order order = memory_order_relaxed, thread_scope scope = thread_scope_device
 
 template <class T> ELINVAR_INLINE T atomic_load_explicit(const volatile _atomic<T>* object, ELINVAR_ORDER) {
     T value;
@@ -29,47 +29,57 @@ ELINVAR_INLINE void atomic_store_explicit(volatile _atomic<T>* object, U desired
     T value = T(desired);
     __atomic_store(const_cast<T*>(&object->value), &value, order);
 }
-template <class T, class U>
-ELINVAR_INLINE T atomic_exchange_explicit(volatile _atomic<T>* object, U desired, ELINVAR_ORDER) {
-    T value = T(desired), old;
-    __atomic_exchange(const_cast<T*>(&object->value), &value, &old, order);
-    return old;
-}
-template <class T, class U>
-ELINVAR_INLINE bool atomic_compare_exchange_weak_explicit(volatile _atomic<T>* object, T* expected, U desired,
-                                                          memory_order success, memory_order failure,
-                                                          thread_scope = thread_scope_device) {
-    T value = T(desired);
-    return __atomic_compare_exchange(const_cast<T*>(&object->value), expected, &value, true, success, failure);
-}
-// Metal documents the weak form; the strong one is here for sources that were written against others.
-template <class T, class U>
-ELINVAR_INLINE bool atomic_compare_exchange_strong_explicit(volatile _atomic<T>* object, T* expected, U desired,
-                                                            memory_order success, memory_order failure,
-                                                            thread_scope = thread_scope_device) {
-    T value = T(desired);
-    return __atomic_compare_exchange(const_cast<T*>(&object->value), expected, &value, false, success, failure);
-}
 
-#define ELINVAR_FETCH(name)                                                                                    \
-    template <class T, class U>                                                                               \
-    ELINVAR_INLINE T atomic_fetch_##name##_explicit(volatile _atomic<T>* object, U operand, ELINVAR_ORDER) {  \
-        return __atomic_fetch_##name(const_cast<T*>(&object->value), T(operand), order);                      \
+// Operations on volatile objects, such as those of `coherent` buffers, and with the scope of the system are volatile in IR, which means
+// system scope on NVIDIA GPUs. Metal documents the weak form of compare-exchange; the strong one is here for other sources.
+#define ELINVAR_FETCH(name, QUALIFIER)                                                                                \
+    template <class T, class U>                                                                                       \
+    ELINVAR_INLINE T atomic_fetch_##name##_explicit(QUALIFIER _atomic<T>* object, U operand, ELINVAR_ORDER) {         \
+        if (scope == thread_scope_system)                                                                             \
+            return __atomic_fetch_##name((volatile T*)&object->value, T(operand), order);                             \
+        return __atomic_fetch_##name(&object->value, T(operand), order);                                              \
     }
-ELINVAR_FETCH(add)
-ELINVAR_FETCH(sub)
-ELINVAR_FETCH(min)
-ELINVAR_FETCH(max)
-ELINVAR_FETCH(and)
-ELINVAR_FETCH(or)
-ELINVAR_FETCH(xor)
+#define ELINVAR_COMPARE(name, IS_WEAK, QUALIFIER)                                                                     \
+    template <class T, class U>                                                                                       \
+    ELINVAR_INLINE bool atomic_compare_exchange_##name##_explicit(                                                    \
+        QUALIFIER _atomic<T>* object, T* expected, U desired, memory_order success, memory_order failure,             \
+        thread_scope scope = thread_scope_device) {                                                                   \
+        T value = T(desired);                                                                                         \
+        if (scope == thread_scope_system)                                                                             \
+            return __atomic_compare_exchange((volatile T*)&object->value, expected, &value, IS_WEAK, success, failure);\
+        return __atomic_compare_exchange(&object->value, expected, &value, IS_WEAK, success, failure);                \
+    }
+#define ELINVAR_LIMIT(name, QUALIFIER)                                                                                \
+    template <class U>                                                                                                \
+    ELINVAR_INLINE void atomic_##name##_explicit(QUALIFIER _atomic<ulong>* object, U operand, ELINVAR_ORDER) {        \
+        atomic_fetch_##name##_explicit(object, operand, order, scope);                                                \
+    }
+#define ELINVAR_UPDATES(QUALIFIER)                                                                                    \
+    template <class T, class U>                                                                                       \
+    ELINVAR_INLINE T atomic_exchange_explicit(QUALIFIER _atomic<T>* object, U desired, ELINVAR_ORDER) {               \
+        T value = T(desired), old;                                                                                    \
+        if (scope == thread_scope_system)                                                                             \
+            __atomic_exchange((volatile T*)&object->value, &value, &old, order);                                      \
+        else                                                                                                          \
+            __atomic_exchange(&object->value, &value, &old, order);                                                   \
+        return old;                                                                                                   \
+    }                                                                                                                 \
+    ELINVAR_COMPARE(weak, true, QUALIFIER)                                                                            \
+    ELINVAR_COMPARE(strong, false, QUALIFIER)                                                                         \
+    ELINVAR_FETCH(add, QUALIFIER)                                                                                     \
+    ELINVAR_FETCH(sub, QUALIFIER)                                                                                     \
+    ELINVAR_FETCH(min, QUALIFIER)                                                                                     \
+    ELINVAR_FETCH(max, QUALIFIER)                                                                                     \
+    ELINVAR_FETCH(and, QUALIFIER)                                                                                     \
+    ELINVAR_FETCH(or, QUALIFIER)                                                                                      \
+    ELINVAR_FETCH(xor, QUALIFIER)                                                                                     \
+    ELINVAR_LIMIT(min, QUALIFIER)                                                                                     \
+    ELINVAR_LIMIT(max, QUALIFIER)
+ELINVAR_UPDATES()
+ELINVAR_UPDATES(volatile)
+#undef ELINVAR_UPDATES
+#undef ELINVAR_LIMIT
+#undef ELINVAR_COMPARE
 #undef ELINVAR_FETCH
-
-template <class U> ELINVAR_INLINE void atomic_min_explicit(volatile _atomic<ulong>* object, U operand, ELINVAR_ORDER) {
-    __atomic_fetch_min(const_cast<ulong*>(&object->value), ulong(operand), order);
-}
-template <class U> ELINVAR_INLINE void atomic_max_explicit(volatile _atomic<ulong>* object, U operand, ELINVAR_ORDER) {
-    __atomic_fetch_max(const_cast<ulong*>(&object->value), ulong(operand), order);
-}
 #undef ELINVAR_ORDER
 } // namespace metal

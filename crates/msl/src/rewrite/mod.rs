@@ -3,6 +3,7 @@
 //! It is total, takes linear time, and maps every output byte to the input. It knows tokens and brackets, not types; semantic
 //! checks are clang's.
 
+mod address_space_types;
 mod allow_list;
 pub(crate) mod attributes;
 pub(crate) mod buffer;
@@ -17,7 +18,9 @@ mod intrinsics;
 pub(crate) mod kernels;
 mod overloads;
 mod pointer_casts;
+mod qualifiers;
 pub(crate) mod struct_attributes;
+mod threadgroup;
 mod vector_types;
 mod visible_functions;
 
@@ -34,6 +37,7 @@ use self::intrinsics::{Definition, LabeledFunctions};
 use self::kernels::{Declaration, DeclarationKind, Kernel};
 use self::overloads::OverloadTable;
 use self::pointer_casts::PointerCast;
+use self::qualifiers::{ADDRESS_SPACES, Brackets};
 use self::struct_attributes::AttributedStruct;
 use crate::lex::TokenKind;
 use crate::lex::numeric_literal;
@@ -64,7 +68,6 @@ pub(crate) struct Rewritten {
     pub indistinct: Vec<Overload>,
 }
 
-const THREADGROUP: &str = "static __attribute__((used, section(\"elinvar.threadgroup\")))";
 const KERNEL: &str = "inline __attribute__((always_inline))";
 /// Internal linkage: functions are emitted only if an entry uses them.
 const BEFORE: &str = "#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n";
@@ -84,6 +87,8 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
     let tokens = TokenBuffer::new(text);
     let mut walk = Rewriter {
         tokens: &tokens,
+        brackets: Brackets::new(&tokens),
+        refused: HashSet::new(),
         address_spaces,
         edits: Vec::new(),
         insertions: Vec::new(),
@@ -116,6 +121,9 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         },
     };
     walk.run();
+    if address_spaces == AddressSpaces::Erased {
+        walk.errors.extend(address_space_types::errors(&tokens));
+    }
     walk.take_types();
     walk.dispatch_overloads();
     walk.edits.append(&mut walk.insertions);
@@ -166,6 +174,9 @@ enum Scope {
 
 struct Rewriter<'a> {
     tokens: &'a TokenBuffer<'a>,
+    brackets: Brackets,
+    /// Keywords that are used as names; each is reported once.
+    refused: HashSet<&'a str>,
     address_spaces: AddressSpaces,
     /// Replacements by byte range, ascending and disjoint.
     edits: Vec<(usize, usize, String)>,
@@ -528,7 +539,14 @@ impl Rewriter<'_> {
     }
 
     fn identifier(&mut self, i: usize) -> usize {
-        if matches!(self.tokens.spelling(i.wrapping_sub(1)), "." | "->" | "::") {
+        let is_space = ADDRESS_SPACES.contains(&self.tokens.spelling(i));
+        let result_type = is_space && self.tokens.is_identifier(i + 1);
+        match self.tokens.spelling(i.wrapping_sub(1)) {
+            "." | "::" => return i + 1,
+            "->" if !result_type => return i + 1,
+            _ => {}
+        }
+        if is_space && self.names(i) {
             return i + 1;
         }
         if let Some(new) = self.initializers.remove(&i) {
@@ -564,7 +582,10 @@ impl Rewriter<'_> {
                 }
             }
             "vertex" | "fragment" if !self.in_body() && self.is_kernel_keyword(i) => {
-                self.edit(i, i + 1, String::new());
+                // Anything but a function is left to clang, which names the word.
+                if kernels::parse(self.tokens, self.statement, &[]).is_some() {
+                    self.edit(i, i + 1, String::new());
+                }
             }
             "static_cast" if self.casts.any() => self.cast(i),
             "double" => self.error(i, "MSL has no type `double`; use `float`"),
@@ -579,6 +600,18 @@ impl Rewriter<'_> {
             }
         }
         i + 1
+    }
+
+    /// Whether the keyword for an address space at `i` is used as a name, which is an error.
+    fn names(&mut self, i: usize) -> bool {
+        let word = self.tokens.spelling(i);
+        let in_body = matches!(self.scopes.last(), Some(Scope::Body { .. }));
+        let qualifies = self.brackets.is_qualifier(self.tokens, i, in_body);
+        if !qualifies && self.refused.insert(word) {
+            let message = format!("`{word}` is a keyword of MSL, for an address space; it cannot be a name");
+            self.error(i, &message);
+        }
+        !qualifies
     }
 
     /// Define the function whose label is at token `i`; see [`intrinsics`]. Returns the token after its declaration.
@@ -660,110 +693,18 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Rewrite `threadgroup`: a variable becomes static in its own section; elsewhere the qualifier is replaced.
-    fn threadgroup(&mut self, i: usize) -> usize {
-        let mut after = i + 1;
-        if self.declares_variable(i) {
-            let mut place = i;
-            if self.tokens.spelling(i + 1) == "alignas"
-                && let Some(behind) = self.tokens.after_group(i + 2)
-            {
-                // `static` has to follow the attribute, not stand between specifiers.
-                self.edit(i, i + 1, String::new());
-                place = behind - 1;
-                after = behind;
-            }
-            let keep = if place == i { "" } else { ") " };
-            if self.address_spaces == AddressSpaces::Annotated
-                && !matches!(self.scopes.last(), Some(Scope::Body { kernel: true }))
-            {
-                let message = "a threadgroup variable outside a kernel function, which is an error in Metal";
-                self.warnings.push((self.tokens.start(i), message.to_owned()));
-            }
-            let variable = match self.address_spaces {
-                AddressSpaces::Erased => THREADGROUP,
-                AddressSpaces::Annotated => "static ELINVAR_threadgroup",
-            };
-            self.edit(place, place + 1, format!("{keep}{variable}"));
-        } else {
-            if !self.in_body() && self.begins_statement(i) && self.is_variable(i) {
-                self.error(i, "a threadgroup variable at program scope; declare it in a kernel");
-            }
-            self.edit(i, i + 1, self.space_attribute(i).to_owned());
-        }
-        after
-    }
-
-    fn declares_variable(&self, i: usize) -> bool {
-        self.in_body() && self.begins_statement(i) && self.is_variable(i)
-    }
-
-    /// Whether the declaration after the qualifier at `i` is a variable, and no pointer, reference or function.
-    fn is_variable(&self, i: usize) -> bool {
-        let (mut at, mut words) = (i + 1, 0);
-        while at < self.tokens.len() {
-            match self.tokens.spelling(at) {
-                "*" | "&" | "&&" | ")" | "{" => return false,
-                "[" if self.tokens.after_attribute_list(at).is_none() => return words > 1,
-                ";" | "=" | "," => return words > 1,
-                "alignas" | "decltype" | "__attribute__" | "__attribute" | "__declspec" | "__typeof__" => {
-                    words += usize::from(matches!(self.tokens.spelling(at), "decltype" | "__typeof__"));
-                    at = self.tokens.after_group(at + 1).unwrap_or(at + 1);
-                }
-                // A class that is defined with the variable.
-                "struct" | "class" | "union" | "enum" => {
-                    let brace =
-                        (at + 1..at + 8).find(|&t| matches!(self.tokens.spelling(t), "{" | ";" | "" | "="));
-                    match brace.filter(|&t| self.tokens.spelling(t) == "{") {
-                        Some(open) => {
-                            words += 1;
-                            at = self.tokens.after_group(open).unwrap_or(open + 1);
-                        }
-                        None => at += 1,
-                    }
-                }
-                "<" => at = self.tokens.after_template_list(at).unwrap_or(at + 1),
-                "(" => return false,
-                _ if self.tokens.after_attribute_list(at).is_some() => {
-                    at = self.tokens.after_attribute_list(at).unwrap_or(at + 1);
-                }
-                _ => {
-                    words += usize::from(self.tokens.is_identifier(at));
-                    at += 1;
-                }
-            }
-        }
-        false
-    }
-
-    /// Whether only specifiers precede token `i` in the statement.
-    fn begins_statement(&self, i: usize) -> bool {
-        let mut at = self.statement;
-        while at < i {
-            match self.tokens.spelling(at) {
-                "static" | "const" | "constexpr" | "volatile" => at += 1,
-                "alignas" | "__attribute__" | "__attribute" | "__declspec" => {
-                    at = self.tokens.after_group(at + 1).unwrap_or(i + 1);
-                }
-                // A label, or the head of a statement without braces.
-                "case" | "default" => return self.tokens.spelling(i - 1) == ":",
-                _ if self.tokens.after_attribute_list(at).is_some() => {
-                    at = self.tokens.after_attribute_list(at).unwrap_or(i)
-                }
-                _ if self.tokens.kind(at) == Some(TokenKind::Directive) => at += 1,
-                _ => return false,
-            }
-        }
-        at == i
-    }
-
     /// Handle a kernel, whose keyword or attribute list is `from..to`.
     fn kernel(&mut self, from: usize, to: usize) {
         let namespaces = self.namespaces();
         let first = self.parsed_statement.replace(self.statement) != Some(self.statement);
         let declaration = first.then(|| kernels::parse(self.tokens, self.statement, &namespaces)).flatten();
         let Some(declaration) = declaration else {
-            self.edit(from, to, " ".to_owned());
+            // Anything but a function is left to clang, which names the word.
+            if !first {
+                self.edit(from, to, " ".to_owned());
+            } else if !self.tokens.is_identifier(from) {
+                self.error(from, "`[[kernel]]` belongs to no function");
+            }
             return;
         };
         let kernel = declaration.kernel;

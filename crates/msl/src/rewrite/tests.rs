@@ -1,5 +1,6 @@
 //! What the rewriter makes of texts.
 
+use super::threadgroup::THREADGROUP;
 use super::*;
 
 fn body(text: &str) -> String {

@@ -8,11 +8,17 @@
 //! Volatile accesses remain: LLVM lowers them to `ld.volatile` and `st.volatile`, which are relaxed with system scope (PTX ISA,
 //! "ld.volatile").
 //!
-//! Atomic operations with an ordering get device-scope fences before them, after them or both, and become relaxed: LLVM lowers
+//! Atomic operations with an ordering get fences of their scope before them, after them or both, and become relaxed: LLVM lowers
 //! read-modify-write operations to relaxed ones, and has no lowering for some ordered loads and stores.
 
-use elinvar_ir::{Atomic, CallArg, Function, Inst, Module, Op, Operand, Ordering, Type};
+use std::collections::BTreeSet;
 
+use elinvar_ir::{
+    Atomic, Attachments, CallArg, Function, Inst, Location, Module, Op, Operand, Ordering, Type,
+};
+
+use super::system_atomics;
+use crate::Error;
 use crate::intrinsic::{DEVICE_FLAGS, Intrinsic};
 use crate::support::builder::call;
 use crate::support::ir::callee_name;
@@ -21,25 +27,42 @@ const BARRIER: &str = "llvm.nvvm.barrier0";
 const FENCE: &str = "llvm.nvvm.membar.gl";
 const SYSTEM_FENCE: &str = "llvm.nvvm.membar.sys";
 
-/// Lowers the barriers and fences of the kernel, and of the functions that are not inlined.
-pub(super) fn write(module: &mut Module, kernel: &mut Function) {
-    for function in module.functions.iter_mut().chain([kernel]) {
+/// Lowers the barriers, fences and atomic operations of the kernel, and of the functions that are not inlined.
+pub(super) fn write(module: &mut Module, kernel: &mut Function) -> Result<(), Error> {
+    let mut called = BTreeSet::new();
+    let mut functions = std::mem::take(&mut module.functions);
+    for function in functions.iter_mut().chain([kernel]) {
         for block in &mut function.blocks {
-            let insts = std::mem::take(&mut block.insts);
-            block.insts = insts.into_iter().flat_map(written).collect();
+            let mut insts = Vec::with_capacity(block.insts.len());
+            for inst in std::mem::take(&mut block.insts) {
+                insts.extend(written(inst, &mut called, |at| module.location(at))?);
+            }
+            block.insts = insts;
         }
     }
+    module.functions = functions;
+    system_atomics::add(module, &called)
 }
 
-fn written(mut inst: Inst) -> Vec<Inst> {
+fn written(
+    mut inst: Inst,
+    called: &mut BTreeSet<String>,
+    location: impl Fn(&Attachments) -> Option<Location>,
+) -> Result<Vec<Inst>, Error> {
     let metadata = inst.metadata.clone();
     let effect =
         |name: &str| Inst { result: None, op: call(Type::Void, name, &[]), metadata: metadata.clone() };
     let (before, behind) = relax(&mut inst.op);
+    let of_system = system_atomics::scope(&mut inst.op, called, || location(&metadata))?;
     if before || behind {
-        let fence = |is_due: bool| is_due.then(|| effect(FENCE));
-        return fence(before).into_iter().chain([inst]).chain(fence(behind)).collect();
+        let name = if of_system { SYSTEM_FENCE } else { FENCE };
+        let fence = |is_due: bool| is_due.then(|| effect(name));
+        return Ok(fence(before).into_iter().chain([inst]).chain(fence(behind)).collect());
     }
+    Ok(lowered(inst, effect))
+}
+
+fn lowered(inst: Inst, effect: impl Fn(&str) -> Inst) -> Vec<Inst> {
     match &inst.op {
         Op::Call(call)
             if callee_name(call).and_then(Intrinsic::parse) == Some(Intrinsic::ThreadgroupBarrier) =>

@@ -10,7 +10,8 @@
 //!    variables to shared memory.
 //! 3. [`entry`](mod@entry) adds the kernel's parameters, and a [`prologue`](mod@prologue) that computes all positions, in which
 //!    threads outside the grid exit.
-//! 4. [`barriers`](mod@barriers) lowers barriers and fences; division and shifts are legalized;
+//! 4. [`barriers`](mod@barriers) lowers barriers and fences, and [`system_atomics`](mod@system_atomics) atomic operations on `coherent`
+//!    memory; division and shifts are legalized;
 //!    [`vectorize_copies`](mod@vectorize_copies) widens copies as far as their alignment allows.
 //! 5. [`simdgroup`](mod@simdgroup) lowers simdgroup functions to calls of the [`library`](mod@library), with the masks of
 //!    converged lanes that [`active_masks`](mod@active_masks) derives from branches that
@@ -58,6 +59,7 @@ mod prologue;
 mod reductions;
 mod shared_memory;
 mod simdgroup;
+mod system_atomics;
 mod target;
 mod vectorize_copies;
 mod zero_shared_memory;

@@ -119,7 +119,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             always,
             barriers,
             "kernel-entry",
-            "barriers and fences are PTX's; atomic operations are relaxed",
+            "barriers and fences are PTX's; atomic operations are relaxed, with the scope of the device or the system",
         ),
         (
             "vectorize-copies",
@@ -340,8 +340,7 @@ fn legalize_division(state: &mut State<'_>) -> Result<(), Error> {
 
 fn barriers(state: &mut State<'_>) -> Result<(), Error> {
     let (module, kernel, _) = state.device()?;
-    barriers::write(module, kernel);
-    Ok(())
+    barriers::write(module, kernel)
 }
 
 fn vectorize_copies(state: &mut State<'_>) -> Result<(), Error> {

@@ -8,7 +8,7 @@ cases!("atomics": fetch_int_device, fetch_uint_device, fetch_int_threadgroup, fe
     float_add_device, float_add_threadgroup, float_exchange, ulong_min_max, bools, compare_exchange_weak,
     compare_exchange_fails, compare_exchange_strong, lock_with_acquire_and_release, atomic_arrays_in_structs,
     generic_type, every_flag_of_a_barrier, every_order_and_scope_of_a_fence, every_order_of_an_operation,
-    tickets_are_unique, counters, counters_beside_their_data);
+    tickets_are_unique, counters, counters_beside_their_data, coherent_fetch, coherent_exchange);
 
 const N: u32 = 3000;
 
@@ -52,9 +52,9 @@ fn fetch_expected(n: u32, less: fn(u32, u32) -> bool) -> [u32; 11] {
     cells
 }
 
-fn fetch_device(device: &Device, ty: &str, less: fn(u32, u32) -> bool) -> CaseResult {
+fn fetch_device(device: &Device, space: &str, ty: &str, less: fn(u32, u32) -> bool) -> CaseResult {
     let body = format!(
-        "kernel void fetch(device atomic_{ty}* cells [[buffer(0)]], uint i [[thread_position_in_grid]]) {{ {} }}",
+        "kernel void fetch({space} atomic_{ty}* cells [[buffer(0)]], uint i [[thread_position_in_grid]]) {{ {} }}",
         fetch_body(ty)
     );
     let kernel = kernel(device, "fetch", &body)?;
@@ -76,11 +76,11 @@ fn signed_less(a: u32, b: u32) -> bool {
 }
 
 fn fetch_int_device(device: &Device) -> CaseResult {
-    fetch_device(device, "int", signed_less)
+    fetch_device(device, "device", "int", signed_less)
 }
 
 fn fetch_uint_device(device: &Device) -> CaseResult {
-    fetch_device(device, "uint", |a, b| a < b)
+    fetch_device(device, "device", "uint", |a, b| a < b)
 }
 
 /// One threadgroup whose threads work on cells in threadgroup memory.
@@ -518,5 +518,67 @@ fn counters_beside_their_data(device: &Device) -> CaseResult {
     data.iter().for_each(|value| expected[(value % 64) as usize] += 1);
     run(device, &kernel, Grid::threads(data.len()), (&mut all,))?;
     expect_all(&all.to_vec()?, |k| expected[k]);
+    Ok(())
+}
+
+const COHERENT: &str = "coherent(system) device";
+
+fn coherent_fetch(device: &Device) -> CaseResult {
+    fetch_device(device, COHERENT, "int", signed_less)?;
+    fetch_device(device, COHERENT, "uint", |a, b| a < b)?;
+    fetch_device(device, "device coherent(device)", "uint", |a, b| a < b)?;
+    fetch_device(device, "volatile device", "uint", |a, b| a < b)
+}
+
+/// Exchanges of coherent words, floats and booleans among others in a word, and the operations on floats and 64 bits.
+fn coherent_exchange(device: &Device) -> CaseResult {
+    let body = format!(
+        "struct Cells {{ atomic_uint chain, count; atomic_float sum, difference, last; atomic_bool before, flag, won, behind; }};
+         kernel void exchange({COHERENT} uint* words [[buffer(0)]], {COHERENT} atomic_ulong* limits [[buffer(1)]],
+                              device uint* chain [[buffer(2)]], device float* last [[buffer(3)]],
+                              device uint* first [[buffer(4)]], device uint* winner [[buffer(5)]],
+                              uint i [[thread_position_in_grid]]) {{
+             {COHERENT} Cells* cells = ({COHERENT} Cells*)words;
+             chain[i] = atomic_exchange_explicit(&cells->chain, i + 1, memory_order_relaxed);
+             uint seen = atomic_load_explicit(&cells->count, memory_order_relaxed);
+             while (!atomic_compare_exchange_weak_explicit(&cells->count, &seen, seen + 3, memory_order_relaxed,
+                                                           memory_order_relaxed)) {{}}
+             atomic_fetch_add_explicit(&cells->sum, 0.5f, memory_order_relaxed);
+             atomic_fetch_sub_explicit(&cells->difference, 0.25f, memory_order_relaxed);
+             last[i] = atomic_exchange_explicit(&cells->last, float(i + 1), memory_order_relaxed);
+             first[i] = !atomic_exchange_explicit(&cells->flag, true, memory_order_relaxed);
+             bool expected = false;
+             winner[i] = atomic_compare_exchange_strong_explicit(&cells->won, &expected, true, memory_order_relaxed,
+                                                                 memory_order_relaxed);
+             atomic_max_explicit(&limits[0], ulong(i) << 33, memory_order_relaxed);
+             atomic_min_explicit(&limits[1], ~(ulong(i) << 33), memory_order_relaxed);
+         }}"
+    );
+    let kernel = kernel(device, "exchange", &body)?;
+    let n = N as usize;
+    let mut cells = device.buffer_with_data(&[0_u32, 5, 0, 0, 0, 0])?;
+    let mut limits = device.buffer_with_data(&[0_u64, u64::MAX])?;
+    let mut chain = device.buffer::<u32>(n)?;
+    let mut last = device.buffer::<f32>(n)?;
+    let (mut first, mut winner) = (device.buffer::<u32>(n)?, device.buffer::<u32>(n)?);
+    let args = (&mut cells, &mut limits, &mut chain, &mut last, &mut first, &mut winner);
+    run(device, &kernel, Grid::threads(N), args)?;
+    let cells = cells.to_vec()?;
+    expect_all(&cells[1..4], |k| [5 + 3 * N, (N as f32 * 0.5).to_bits(), (N as f32 * -0.25).to_bits()][k]);
+    expect_all(&cells[5..], |_| 0x0001_0100);
+    let largest = u64::from(N - 1) << 33;
+    expect_all(&limits.to_vec()?, |k| [largest, !largest][k]);
+    // Each value but the last is the previous one of exactly one exchange.
+    let mut chain = chain.to_vec()?;
+    chain.push(cells[0]);
+    chain.sort_unstable();
+    expect_all(&chain, |k| k as u32);
+    let mut last: Vec<u32> = last.to_vec()?.iter().map(|value| *value as u32).collect();
+    last.push(f32::from_bits(cells[4]) as u32);
+    last.sort_unstable();
+    expect_all(&last, |k| k as u32);
+    for once in [first.to_vec()?, winner.to_vec()?] {
+        assert_eq!(once.iter().sum::<u32>(), 1);
+    }
     Ok(())
 }

@@ -136,9 +136,17 @@ fn body<'a>(tokens: &TokenBuffer<'a>, from: usize) -> Vec<&'a str> {
     (from..end).map(|t| tokens.spelling(t)).filter(|word| !ADDRESS_SPACES.contains(word)).collect()
 }
 
-/// Whether the arguments of a type trait name different address spaces, or some name one and others do not.
+/// Whether the arguments of a type trait are in different address spaces, or some in one and others in none. What arguments of
+/// arguments are in may not matter: `remove_reference_t<thread T&>`.
 fn differ(tokens: &TokenBuffer, from: usize, to: usize) -> bool {
-    let mut arguments = tokens.split_commas(from, to).into_iter().map(|(from, to)| spaces(tokens, from, to));
+    let mut arguments = tokens.split_commas(from, to).into_iter().map(|(from, to)| {
+        let (mut at, mut found) = (from, Vec::new());
+        while at < to {
+            found.extend(spaces(tokens, at, at + 1));
+            at = tokens.after_template_list(at).or_else(|| tokens.after_group(at)).unwrap_or(at + 1);
+        }
+        found
+    });
     let first = arguments.next().unwrap_or_default();
     arguments.any(|other| other != first)
 }
@@ -178,6 +186,7 @@ mod tests {
         }
         for text in [
             "bool b = is_same_v<device T*, device U*> && is_same_v<T, U>;",
+            "bool b = is_same_v<remove_reference_t<thread int&>, int> && is_same_v<decltype((thread int)x), T>;",
             "template <class T> struct P<device T*> {}; template <class T> struct P<const constant T*> {};
              template <class T> struct P<threadgroup T*> {}; template <class T> struct P<thread T*> {};",
             "template <class T> device T* f(device T* a) { return a; }",

@@ -9,17 +9,18 @@
 //! are dead unless they have other uses. The loads and a product that uses them are in one block, without other effects on memory between
 //! them: where the product's lanes are converged, those of `ldmatrix` are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use elinvar_ir::{Function, Inst, Module, Op, Operand, Type, Typed, ValueId};
+use elinvar_ir::{BlockId, Function, Inst, Module, Op, Operand, Type, Typed, ValueId};
 
 use super::lane_bits::{BITS, LaneBits};
 use super::library::{Body, PREFIX};
 use super::matrix_product::{self, Step};
 use super::simdgroup;
 use crate::analysis::linear_address::{self, Root};
-use crate::intrinsic::GroupOp;
+use crate::intrinsic::{GroupCall, GroupOp};
 use crate::support::builder::call as call_of;
+use crate::support::ir::callee_name;
 
 /// Widest load of a lane, and a row of `ldmatrix`, in bytes.
 const ROW: i64 = 16;
@@ -60,7 +61,7 @@ struct Rows {
     own: [i64; BITS],
 }
 
-/// A factor that can be loaded from `ready` on, before `end`.
+/// A factor that can be loaded before the instruction `ready`.
 struct Load {
     factor: Factor,
     rows: Rows,
@@ -68,13 +69,20 @@ struct Load {
     address: Operand,
     offset: i64,
     ready: usize,
-    end: usize,
 }
 
-/// Loads of a block, at an instruction's index.
+/// Loads of a block.
 pub(super) struct MatrixLoads {
-    loads: Vec<(usize, Vec<Load>)>,
+    loads: Vec<Load>,
     permuted: bool,
+    /// Loads of words that have been emitted, with the results of their calls and the words.
+    words: Vec<Word>,
+}
+
+struct Word {
+    load: Load,
+    call: ValueId,
+    word: ValueId,
 }
 
 impl MatrixLoads {
@@ -111,14 +119,12 @@ impl MatrixLoads {
                     let (rows, (root, offset)) =
                         rows(module, definitions, bits, (role, permuted), [first, second])?;
                     let address = first.op.clone();
-                    (ready <= end).then_some(Load { factor, rows, root, address, offset, ready, end })
+                    (ready <= end).then_some(Load { factor, rows, root, address, offset, ready })
                 };
                 found.extend(own());
             }
         }
-        let one = |load: Load| (load.ready, vec![load]);
-        let loads = if permuted { grouped(found) } else { found.into_iter().map(one).collect() };
-        Self { loads, permuted }
+        Self { loads: found, permuted, words: Vec::new() }
     }
 
     /// Emits the loads before the instruction with this index; the factors as the products take them.
@@ -129,70 +135,182 @@ impl MatrixLoads {
         out: &mut Vec<Inst>,
         mut need: impl FnMut(&str),
     ) -> Vec<(Factor, Typed)> {
-        let mut words = Vec::new();
-        for (_, loads) in self.loads.extract_if(.., |(place, _)| *place == at) {
-            // The first of those with the same root stands for it.
-            let base =
-                |load: &Load| loads.iter().find(|other| other.root == load.root).unwrap_or(&loads[0]).offset;
-            let address = |load: &Load| {
-                let of = loads.iter().find(|other| other.root == load.root).unwrap_or(load);
-                (Type::PTR, of.address.clone())
-            };
-            let rows = &loads[0].rows;
-            let number = |value: i64| (Type::I32, Operand::int(32, value.into()));
-            let mut args: Vec<_> = loads.iter().map(address).collect();
-            args.extend(loads.iter().map(|load| number(load.offset - base(load))));
-            args.extend(rows.row.iter().chain(&rows.own).map(|bytes| number(*bytes)));
-            let role = (!self.permuted).then_some(loads[0].factor.1);
-            let ty = match role {
-                Some(role) => role.step().result(&Type::Float),
-                None => words_of(loads.len()),
-            };
-            let name = name(role, loads.len(), rows.transposed);
-            need(&name);
-            let made = kernel.new_value(ty.clone(), None);
-            let op = call_of(ty.clone(), &name, &args);
-            out.push(Inst { result: Some(made), op, metadata: Vec::new() });
-            if role.is_some() {
-                words.push((loads[0].factor, Typed::new(ty, made)));
+        let mut factors = Vec::new();
+        for load in self.loads.extract_if(.., |load| load.ready == at) {
+            let role = (!self.permuted).then_some(load.factor.1);
+            let call = call_of_loads(kernel, role, &[&load], &mut need);
+            let made = call.result;
+            out.push(call);
+            let Some(made) = made else { continue };
+            if let Some(role) = role {
+                factors.push((load.factor, Typed::new(role.step().result(&Type::Float), made)));
                 continue;
             }
-            for (element, load) in loads.iter().enumerate() {
-                let word = kernel.new_value(Type::I32, None);
-                let op = Op::ExtractValue { agg: Typed::new(ty.clone(), made), path: vec![element as u32] };
-                out.push(Inst { result: Some(word), op, metadata: Vec::new() });
-                words.push((load.factor, Typed::new(Type::I32, word)));
-            }
+            let word = kernel.new_value(Type::I32, None);
+            out.push(word_of(word, made, (0, 1)));
+            factors.push((load.factor, Typed::new(Type::I32, word)));
+            self.words.push(Word { load, call: made, word });
         }
-        words
+        factors
+    }
+
+    /// Combines emitted loads of words, up to four, such that the words of an operand of `mma`, which are in consecutive registers, are
+    /// loaded together.
+    pub fn combine(self, kernel: &mut Function, block: BlockId, mut need: impl FnMut(&str)) {
+        if self.words.is_empty() {
+            return;
+        }
+        let insts = std::mem::take(&mut kernel.block_mut(block).insts);
+        let groups = Groups::new(&self.words, &insts).all;
+        // By the calls' results: what becomes of them.
+        let mut behind: HashMap<ValueId, Vec<Inst>> = HashMap::new();
+        let mut dropped: HashSet<ValueId> = HashSet::new();
+        for Group { members, last } in groups.iter().filter(|group| group.members.len() > 1) {
+            let words: Vec<&Word> = members.iter().map(|member| &self.words[*member]).collect();
+            let loads: Vec<&Load> = words.iter().map(|word| &word.load).collect();
+            let call = call_of_loads(kernel, None, &loads, &mut need);
+            let Some(made) = call.result else { continue };
+            let own = words.iter().enumerate();
+            let own = own.map(|(at, word)| word_of(word.word, made, (at, words.len())));
+            behind.insert(self.words[*last].call, std::iter::once(call).chain(own).collect());
+            dropped.extend(words.iter().flat_map(|word| [word.call, word.word]));
+        }
+        let all = insts.into_iter().flat_map(|inst| {
+            let result = inst.result;
+            let more = result.and_then(|result| behind.remove(&result)).unwrap_or_default();
+            let kept = result.is_none_or(|result| !dropped.contains(&result));
+            kept.then_some(inst).into_iter().chain(more)
+        });
+        kernel.block_mut(block).insts = all.collect();
     }
 }
 
-/// Combines up to four loads that may be at the same place.
-fn grouped(mut loads: Vec<Load>) -> Vec<(usize, Vec<Load>)> {
-    loads.sort_by_key(|load| load.ready);
-    let mut groups: Vec<(usize, Vec<Load>)> = Vec::new();
-    for load in loads {
-        let fits = |(_, group): &&mut (usize, Vec<Load>)| {
-            let end = group.iter().map(|load| load.end).min();
-            group.len() < 4 && group[0].rows == load.rows && end.is_some_and(|end| load.ready <= end)
-        };
-        match groups.iter_mut().find(fits) {
-            Some((at, group)) => {
-                *at = load.ready;
-                group.push(load);
+/// Loads of words that become one, in the order of its words.
+struct Group {
+    members: Vec<usize>,
+    /// The last of their calls, in whose place the load is.
+    last: usize,
+}
+
+struct Groups<'w> {
+    words: &'w [Word],
+    /// Positions of the calls, and those before which the loads have to be.
+    places: Vec<(usize, usize)>,
+    taken: Vec<bool>,
+    all: Vec<Group>,
+}
+
+impl<'w> Groups<'w> {
+    fn new(words: &'w [Word], insts: &[Inst]) -> Self {
+        let at: HashMap<ValueId, usize> =
+            insts.iter().enumerate().filter_map(|(at, inst)| Some((inst.result?, at))).collect();
+        let by_word: HashMap<ValueId, usize> =
+            words.iter().enumerate().map(|(index, word)| (word.word, index)).collect();
+        let mut first_use = vec![insts.len(); words.len()];
+        for (at, inst) in insts.iter().enumerate().rev() {
+            for value in inst.op.operands().into_iter().filter_map(Operand::value) {
+                if let Some(word) = by_word.get(&value) {
+                    first_use[*word] = at;
+                }
             }
-            None => groups.push((load.ready, vec![load])),
+        }
+        let effects: Vec<usize> = (0..insts.len()).filter(|at| has_effect(&insts[*at])).collect();
+        let places = words.iter().zip(first_use).map(|(word, first_use)| {
+            let begin = at.get(&word.call).copied().unwrap_or(insts.len());
+            let effect = effects.iter().copied().find(|effect| *effect > begin).unwrap_or(insts.len());
+            (begin, first_use.min(effect))
+        });
+        let places = places.collect();
+        let mut groups = Self { words, places, taken: vec![false; words.len()], all: Vec::new() };
+        let mut pairs: Vec<[usize; 2]> = Vec::new();
+        for inst in insts {
+            let Op::Call(call) = &inst.op else { continue };
+            let Some((Step::Tiles { rows, depth }, _)) = callee_name(call).and_then(Step::parse) else {
+                continue;
+            };
+            let operands = call.args.iter().take((rows + 1) * depth);
+            let operands: Vec<Option<usize>> =
+                operands.map(|arg| by_word.get(&arg.op.value()?).copied()).collect();
+            let (left, right) = operands.split_at(rows * depth);
+            for operand in [left, right] {
+                let Some(members) = operand.iter().copied().collect::<Option<Vec<usize>>>() else { continue };
+                match members[..] {
+                    [_, _, _, _] => groups.add(&members),
+                    [a, b] if !pairs.contains(&[a, b]) => pairs.push([a, b]),
+                    _ => {}
+                }
+            }
+        }
+        for (index, [a, b]) in pairs.iter().enumerate() {
+            let others = pairs[index + 1..].iter();
+            let fits = others.map(|[c, d]| [*a, *b, *c, *d]).find(|four| groups.last(four).is_some());
+            groups.add(fits.as_ref().map_or(&[*a, *b][..], |four| &four[..]));
+        }
+        // The others in their order.
+        let rest: Vec<usize> = (0..words.len()).filter(|word| !groups.taken[*word]).collect();
+        for (index, first) in rest.iter().enumerate() {
+            let mut members = vec![*first];
+            for next in &rest[index + 1..] {
+                let more = [&members[..], &[*next]].concat();
+                if members.len() < 4 && groups.last(&more).is_some() {
+                    members = more;
+                }
+            }
+            // `ldmatrix` loads one, two or four.
+            members.truncate(if members.len() == 3 { 2 } else { members.len() });
+            groups.add(&members);
+        }
+        groups
+    }
+
+    /// The last member of what can be a group.
+    fn last(&self, members: &[usize]) -> Option<usize> {
+        let last = *members.iter().max_by_key(|member| self.places[**member].0)?;
+        let place = self.places[last].0;
+        let rows = &self.words[members[0]].load.rows;
+        let fits = |member: &usize| {
+            !self.taken[*member] && self.words[*member].load.rows == *rows && place < self.places[*member].1
+        };
+        let distinct = (1..members.len()).all(|at| !members[..at].contains(&members[at]));
+        (distinct && members.iter().all(fits)).then_some(last)
+    }
+
+    fn add(&mut self, members: &[usize]) {
+        if let Some(last) = self.last(members) {
+            members.iter().for_each(|member| self.taken[*member] = true);
+            self.all.push(Group { members: members.to_vec(), last });
         }
     }
-    // `ldmatrix` loads one, two or four.
-    for at in 0..groups.len() {
-        if let (place, [_, _, _]) = (groups[at].0, &groups[at].1[..]) {
-            let third = groups[at].1.pop();
-            groups.extend(third.map(|third| (place, vec![third])));
-        }
-    }
-    groups
+}
+
+/// The call that loads these matrices: of a role, one of floats.
+fn call_of_loads(
+    kernel: &mut Function,
+    role: Option<Role>,
+    loads: &[&Load],
+    need: &mut impl FnMut(&str),
+) -> Inst {
+    // The first of those with the same root stands for it.
+    let first = |load: &Load| *loads.iter().find(|other| other.root == load.root).unwrap_or(&loads[0]);
+    let rows = &loads[0].rows;
+    let number = |value: i64| (Type::I32, Operand::int(32, value.into()));
+    let mut args: Vec<_> = loads.iter().map(|load| (Type::PTR, first(load).address.clone())).collect();
+    args.extend(loads.iter().map(|load| number(load.offset - first(load).offset)));
+    args.extend(rows.row.iter().chain(&rows.own).map(|bytes| number(*bytes)));
+    let ty = match role {
+        Some(role) => role.step().result(&Type::Float),
+        None => words_of(loads.len()),
+    };
+    let name = name(role, loads.len(), rows.transposed);
+    need(&name);
+    let made = kernel.new_value(ty.clone(), None);
+    Inst { result: Some(made), op: call_of(ty, &name, &args), metadata: Vec::new() }
+}
+
+/// Takes a word of several from a call's result.
+fn word_of(word: ValueId, call: ValueId, (at, count): (usize, usize)) -> Inst {
+    let op = Op::ExtractValue { agg: Typed::new(words_of(count), call), path: vec![at as u32] };
+    Inst { result: Some(word), op, metadata: Vec::new() }
 }
 
 /// The address of a load that may be repeated.
@@ -211,8 +329,10 @@ fn has_effect(inst: &Inst) -> bool {
     match &inst.op {
         Op::Store { .. } | Op::AtomicRmw { .. } | Op::CmpXchg { .. } | Op::Fence(_) => true,
         Op::Load { volatile, atomic, .. } => *volatile || atomic.is_some(),
-        Op::Call(_) => {
-            simdgroup::of(inst).is_none_or(|(call, _)| call.op != GroupOp::MatrixMultiplyAccumulate)
+        Op::Call(call) => {
+            let is_own = callee_name(call).is_some_and(|name| Step::parse(name).is_some() || is_load(name));
+            let is_product = |(call, _): (GroupCall, _)| call.op == GroupOp::MatrixMultiplyAccumulate;
+            !is_own && !simdgroup::of(inst).is_some_and(is_product)
         }
         _ => false,
     }
@@ -265,6 +385,10 @@ const FAMILY: &str = "matrix_load.";
 fn name(role: Option<Role>, count: usize, transposed: bool) -> String {
     let what = role.map_or_else(|| count.to_string(), |role| format!("{role:?}"));
     format!("{PREFIX}{FAMILY}{what}{}", if transposed { ".trans" } else { "" })
+}
+
+fn is_load(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|name| name.starts_with(FAMILY))
 }
 
 fn words_of(count: usize) -> Type {

@@ -100,6 +100,11 @@ pub(super) fn write(
         if permuted {
             mma_tiling::join(kernel, block, needed);
         }
+        if let Some(loads) = loads {
+            loads.combine(kernel, block, |name| {
+                needed.insert(name.to_owned());
+            });
+        }
     }
     library::add(module, needed)
 }

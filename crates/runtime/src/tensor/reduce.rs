@@ -284,6 +284,9 @@ impl Softmax {
     }
 }
 
+/// Simdgroups that share columns.
+const COLUMN_PARTS: usize = 16;
+
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct SoftmaxSize {
@@ -329,6 +332,9 @@ impl Operate for Softmax {
             kept_steps: pair(&kept_steps),
             rows: rows.count() as u64,
         };
+        // On a GPU, simdgroups of a threadgroup share columns, of which there are too few for all units.
+        let is_cpu = steps.device().caps().limits.vector_bits.is_some();
+        let parts = if columns && !is_cpu && count >= 4 * COLUMN_PARTS { COLUMN_PARTS } else { 1 };
         let (kept, along) = if columns { (&kept_outer, &kept_steps) } else { (&rows.kept, &axis_steps) };
         let constants = [
             (0, self.logarithm.into()),
@@ -338,6 +344,7 @@ impl Operate for Softmax {
             (4, step_class(along[0]).into()),
             (5, step_class(along[1]).into()),
             (6, rows.are_long().into()),
+            (7, (parts as u32).into()),
         ];
         let name = match (columns, fits_32_bits([x.extent(), result.extent()])) {
             (false, true) => "softmax_rows_32",
@@ -346,7 +353,11 @@ impl Operate for Softmax {
             (true, false) => "softmax_columns_64",
         };
         steps.algorithm = if columns { "columns" } else { "rows" };
-        let grid = if columns { rows.column_grid(1) } else { rows.grid(1)? };
+        let grid = match (columns, parts) {
+            (false, _) => rows.grid(1)?,
+            (true, 1) => rows.column_grid(1),
+            (true, _) => rows.grid_of_shared_columns(parts),
+        };
         let args = [
             StepArg::tensor(x, false),
             StepArg::tensor(result, true),

@@ -78,6 +78,12 @@ impl Rows {
         }
     }
 
+    /// The grid of a kernel whose threadgroups have 32 columns, each shared by `parts` threads along y.
+    pub(crate) fn grid_of_shared_columns(&self, parts: usize) -> Grid {
+        let (inner, _, outer) = self.kept.split_inner();
+        Grid::threads((inner, parts, outer.count())).group((SIMDGROUP as u32, parts as u32))
+    }
+
     /// Number of parts that a row should be divided into, so that `units` compute units are busy.
     pub(crate) fn parts(&self, units: u32) -> usize {
         let (columns, rows, length) = (self.are_columns(), self.count(), self.length());

@@ -1,7 +1,7 @@
 // Softmax along one axis, with the maximum subtracted, so that no exponential overflows.
 //
-// `softmax_rows` has a simdgroup or a threadgroup for each row along the axis; `softmax_columns` has a thread, for tensors that are
-// contiguous along another axis.
+// `softmax_rows` has a simdgroup or a threadgroup for each row along the axis; `softmax_columns` has a thread, or one in each simdgroup of a
+// threadgroup, for tensors that are contiguous along another axis.
 
 constant bool LOGARITHM [[function_constant(0)]];
 constant uint TYPE_OUT [[function_constant(1)]];
@@ -13,6 +13,9 @@ constant uint STEP_IN [[function_constant(4)]];
 constant uint STEP_OUT [[function_constant(5)]];
 // Whether a row has a whole threadgroup.
 constant bool WIDE [[function_constant(6)]];
+// Number of threads that share a column: 1, or that of the simdgroups of a threadgroup.
+constant uint PARTS [[function_constant(7)]];
+constant constexpr uint MOST_PARTS = 16;
 
 // Whether exponentials are kept in the output until their sum is known; otherwise they are computed twice.
 constant bool KEEPS = !LOGARITHM && TYPE_OUT == F32;
@@ -70,29 +73,49 @@ template <typename I>
     }
 }
 
+// The parts of a column, one for each simdgroup, combined.
+template <typename F>
+inline float fold_parts(float value, F f, threadgroup float* partial, uint part, uint lane)
+{
+    if (PARTS == 1) {
+        return value;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    partial[part * SIMD + lane] = value;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint other = 0; other < PARTS; ++other) {
+        value = other == 0 ? partial[lane] : f(value, partial[other * SIMD + lane]);
+    }
+    return value;
+}
+
 template <typename I>
 [[kernel]] void softmax_columns(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
                                 constant Axes<2>& kept [[buffer(2)]], constant SoftmaxSize& size [[buffer(3)]],
-                                uint2 at [[thread_position_in_grid]])
+                                uint3 at [[thread_position_in_grid]], uint3 local [[thread_position_in_threadgroup]])
 {
+    threadgroup float partial[MOST_PARTS * SIMD];
     I offsets[2] = {0, 0};
-    add_offsets<I, 2>(I(at.y), KEPT, kept, offsets);
+    add_offsets<I, 2>(I(PARTS == 1 ? at.y : at.z), KEPT, kept, offsets);
     offsets[0] += I(at.x) * stride_of<I>(STEP_IN, size.kept_in_step);
     offsets[1] += I(at.x) * stride_of<I>(STEP_OUT, size.kept_out_step);
     I in_step = I(size.in_step), out_step = I(size.out_step), count = I(size.count);
+    uint part = PARTS == 1 ? 0 : local.y, lane = local.x;
     float most = -INFINITY;
-    for (I i = 0; i < count; ++i) {
+    for (I i = part; i < count; i += PARTS) {
         most = Larger()(most, load<float>(in, offsets[0] + i * in_step, TYPE_IN));
     }
+    most = fold_parts(most, Larger(), partial, part, lane);
     float sum = 0.0f;
-    for (I i = 0; i < count; ++i) {
+    for (I i = part; i < count; i += PARTS) {
         float e = exp(load<float>(in, offsets[0] + i * in_step, TYPE_IN) - most);
         sum += e;
         if (KEEPS) {
             store(out, offsets[1] + i * out_step, F32, e);
         }
     }
-    for (I i = 0; i < count; ++i) {
+    sum = fold_parts(sum, Plus(), partial, part, lane);
+    for (I i = part; i < count; i += PARTS) {
         if (KEEPS) {
             store(out, offsets[1] + i * out_step, F32, load<float>(out, offsets[1] + i * out_step, F32) / sum);
         } else {

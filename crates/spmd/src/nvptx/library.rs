@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use elinvar_ir::Module;
 
-use super::{matrix_loads, matrix_product, reductions};
+use super::{matrix_loads, matrix_product, reductions, simdgroup};
 use crate::Error;
 use crate::intrinsic::{self, Element, GroupCall, GroupOp, Intrinsic};
 
@@ -142,6 +142,12 @@ pub(super) fn within(width: u32, up: bool) -> u32 {
 
 fn define(name: &str, body: &mut Body) -> Option<()> {
     let rest = name.strip_prefix(PREFIX)?;
+    if name == simdgroup::EXECUTION_BARRIER {
+        body.open("void", name, "i32 %mask", true);
+        body.line(format!("call void @{}(i32 %mask)", simdgroup::BARRIER));
+        body.line("ret void\n}");
+        return Some(());
+    }
     if rest.starts_with("product") {
         return matrix_product::define(name, body);
     }

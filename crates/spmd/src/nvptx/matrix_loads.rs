@@ -332,7 +332,7 @@ fn has_effect(inst: &Inst) -> bool {
         Op::Call(call) => {
             let is_own = callee_name(call).is_some_and(|name| Step::parse(name).is_some() || is_load(name));
             let is_product = |(call, _): (GroupCall, _)| call.op == GroupOp::MatrixMultiplyAccumulate;
-            !is_own && !simdgroup::of(inst).is_some_and(is_product)
+            !is_own && !simdgroup::of(inst).is_some_and(is_product) && !simdgroup::orders_nothing(inst)
         }
         _ => false,
     }

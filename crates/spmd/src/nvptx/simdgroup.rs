@@ -19,7 +19,10 @@ use crate::intrinsic::{GroupCall, GroupOp, Intrinsic};
 use crate::support::builder::call as call_of;
 use crate::support::ir::callee_name;
 
-const BARRIER: &str = "llvm.nvvm.bar.warp.sync";
+pub(super) const BARRIER: &str = "llvm.nvvm.bar.warp.sync";
+
+/// The library's barrier of a simdgroup that orders no accesses to memory.
+pub(super) const EXECUTION_BARRIER: &str = "elinvar.execution_barrier";
 
 /// Options of the lowering.
 #[derive(Clone, Copy)]
@@ -52,6 +55,16 @@ fn convergent_op(inst: &Inst) -> Option<ConvergentOp> {
         Intrinsic::Group(call) => Some(ConvergentOp::Group(call)),
         Intrinsic::Position(_) | Intrinsic::ThreadgroupBarrier | Intrinsic::Log => None,
     }
+}
+
+/// Whether an instruction is a barrier of a simdgroup that orders no accesses to memory (`mem_none`).
+pub(super) fn orders_nothing(inst: &Inst) -> bool {
+    let Op::Call(call) = &inst.op else { return false };
+    let name = callee_name(call);
+    let flags = call.args.first().map(|arg| &arg.op);
+    let is_none = matches!(flags, Some(Operand::Const(flags)) if flags.as_unsigned(32) == Some(0));
+    name == Some(EXECUTION_BARRIER)
+        || is_none && name.and_then(Intrinsic::parse) == Some(Intrinsic::SimdgroupBarrier)
 }
 
 /// The group operation that an instruction calls, if any.
@@ -204,7 +217,11 @@ impl Written<'_> {
         let mask = (Type::I32, self.mask.clone());
         let function = match together {
             ConvergentOp::Barrier => {
-                self.out.push(Inst { op: call_of(Type::Void, BARRIER, &[mask]), ..inst });
+                let name = if orders_nothing(&inst) { EXECUTION_BARRIER } else { BARRIER };
+                if name == EXECUTION_BARRIER {
+                    self.needed.insert(name.to_owned());
+                }
+                self.out.push(Inst { op: call_of(Type::Void, name, &[mask]), ..inst });
                 return Ok(());
             }
             ConvergentOp::Group(function) => function,

@@ -51,7 +51,7 @@ test() {
 
 test -p elinvar-driver -p elinvar-driver-cpu -p elinvar --lib --tests --
 test -p elinvar-driver-isolated "${isolated[@]}" --
-programs=()
+programs=(--test runtime)
 for program in verify/conformance/tests/runtime_*.rs; do
     program=$(basename "$program" .rs)
     [[ $program =~ ^($without)$ ]] || programs+=(--test "$program")

@@ -48,7 +48,7 @@ impl PackedSource {
 
 #[cfg(test)]
 mod tests {
-    use elinvar_cache::Cache;
+    use elinvar_code::user_cache;
     use elinvar_driver::{Constant, MathMode, Scalar};
 
     use super::*;
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn signatures_are_those_of_the_front_end_with_the_same_constants() {
         let (source, mut bundle) = (source(), Bundle::default());
-        let packer = Packer::new(&Cache::off(), &source, None, &mut bundle).unwrap();
+        let packer = Packer::new(user_cache(), &source, None, &mut bundle).unwrap();
         let seven = [7, 0, 0, 0];
         for used in [0, 1] {
             let options = with(&[("used", Scalar::Bool, &[used]), ("N", Scalar::U32, &seven)], false);
@@ -103,7 +103,7 @@ mod tests {
         let (opened, code) = PackedSource::open(&loaded, loaded.packed.as_ref().unwrap()).unwrap();
         assert!(matches!(code, Code::Text(text) if text.contains("kernel void own(")));
         assert_eq!(&opened.declared.kernels, &packer.declared().kernels);
-        let toolchain = elinvar_msl::Toolchain::find().unwrap();
+        let toolchain = elinvar_msl::Toolchain::find_with(user_cache()).unwrap();
         let program = elinvar_msl::Program::compile(&toolchain, &source).unwrap();
         for (used, args) in [(0, 2), (1, 3)] {
             // In another order, and one by index.
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_library_takes_the_place_of_the_text() {
         let (source, mut bundle) = (source().math(MathMode::Safe), Bundle::default());
-        Packer::new(&Cache::off(), &source, Some(b"MTLB"), &mut bundle).unwrap();
+        Packer::new(user_cache(), &source, Some(b"MTLB"), &mut bundle).unwrap();
         let bytes = bundle.to_bytes();
         assert!(!bytes.windows(9).any(|part| part == b"a[i] = 2;"), "the text is not in the bundle");
         let loaded = packed(&bundle, &source);
@@ -142,7 +142,7 @@ mod tests {
     fn a_source_that_was_packed_for_others_or_rejected_is_refused() {
         let mut bundle = Bundle::default();
         let wrong = Source::named("w.metal", "kernel void k() { x; }");
-        assert!(matches!(Packer::new(&Cache::off(), &wrong, None, &mut bundle), Err(Error::Compile(_))));
+        assert!(matches!(Packer::new(user_cache(), &wrong, None, &mut bundle), Err(Error::Compile(_))));
         let plain = source();
         bundle.insert_source(&plain, &Ok(Declared::default()));
         let open = |source: &Source| {

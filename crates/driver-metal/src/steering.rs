@@ -300,7 +300,7 @@ fn of_constant(constant: &Const) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use elinvar_cache::Cache;
+    use elinvar_code::user_cache;
     use elinvar_driver::Source;
     use elinvar_msl::{CachedProgram, Toolchain};
 
@@ -313,7 +313,7 @@ mod tests {
              kernel void k({params}, uint i [[thread_position_in_grid]]) {{ {body} }}"
         );
         let checked =
-            CachedProgram::new(&Toolchain::find_with(&Cache::off()).unwrap(), &Source::msl(text)).unwrap();
+            CachedProgram::new(&Toolchain::find_with(user_cache()).unwrap(), &Source::msl(text)).unwrap();
         steering(&Module::parse(&checked.specialize("k", &[]).unwrap().ir).unwrap())
     }
 
@@ -365,7 +365,7 @@ mod tests {
              kernel void k({text}, uint i [[thread_position_in_grid]]) {{ b[i] = refs.to[i]; }}"
         );
         let checked =
-            CachedProgram::new(&Toolchain::find_with(&Cache::off()).unwrap(), &Source::msl(source)).unwrap();
+            CachedProgram::new(&Toolchain::find_with(user_cache()).unwrap(), &Source::msl(source)).unwrap();
         let found = steering(&Module::parse(&checked.specialize("k", &[]).unwrap().ir).unwrap());
         assert_eq!(found & 1, 1);
         let counts = "device atomic_uint* n, device uint* b";

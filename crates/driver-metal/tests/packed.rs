@@ -3,8 +3,8 @@
 
 mod support;
 
-use elinvar_cache::Cache;
 use elinvar_code::Bundle;
+use elinvar_code::user_cache;
 use elinvar_driver::{
     Access, ArgKind, Binding, Constant, Error, InlineBytes, MathMode, Packed, PipelineOptions, Scalar,
     Source, Storage,
@@ -32,7 +32,7 @@ fn with(n: u32, checked: bool) -> PipelineOptions {
 fn packed(library: bool) -> Source {
     let (source, mut bundle) = (Source::named("k.metal", TEXT).math(MathMode::Safe), Bundle::default());
     let bytes = [b"elinvar-metallib 1\n", TEXT.as_bytes()].concat();
-    let packer = Packer::new(&Cache::off(), &source, library.then_some(&bytes), &mut bundle).unwrap();
+    let packer = Packer::new(user_cache(), &source, library.then_some(&bytes), &mut bundle).unwrap();
     for (kernel, options) in [
         ("add", with(5, false)),
         ("add", with(6, false)),
@@ -114,11 +114,11 @@ fn what_metal_rejects_or_the_bundle_lacks_is_an_error() {
         error.map(drop).unwrap_err()
     };
     let mut bundle = Bundle::default();
-    Packer::new(&Cache::off(), &source, Some(b"MTLB\x01\x80"), &mut bundle).unwrap();
+    Packer::new(user_cache(), &source, Some(b"MTLB\x01\x80"), &mut bundle).unwrap();
     let own = open(&bundle);
     assert!(matches!(&own, Error::Unsupported(text) if text.contains("code for Apple GPUs")), "{own}");
     let mut bundle = Bundle::default();
-    Packer::new(&Cache::off(), &source, Some(b"other"), &mut bundle).unwrap();
+    Packer::new(user_cache(), &source, Some(b"other"), &mut bundle).unwrap();
     let other = open(&bundle);
     assert!(
         matches!(&other, Error::InvalidArgument(text) if text.contains("Metal library `k.metal`")),

@@ -15,9 +15,13 @@ use elinvar_driver::{
 use serde::{Deserialize, Serialize};
 
 use crate::clang::InductionVariables;
+use crate::optimizer::Emitted;
 use crate::preprocess::dependencies::Dependencies;
 use crate::program::Specialized;
 use crate::{Error, Program, Result, Toolchain, stage};
+
+/// Longest unoptimized IR that is stored, in bytes. Few kernels have longer IR, which would fill most of the cache.
+const MAX_EMITTED: usize = 256 << 10;
 
 /// A checked source, compiled on demand. Results come from the toolchain's cache, without a run of clang, or are stored there.
 #[derive(Debug)]
@@ -132,7 +136,9 @@ impl CachedProgram {
         if let Some(found) = self.cached_ir(key.as_ref()) {
             return Ok(found);
         }
-        let made = self.program()?.specialize_with(kernel, constants, induction_variables)?;
+        let emitted = self.emit(kernel, constants)?;
+        let made = emitted.optimize(&self.toolchain, induction_variables);
+        let made = made.or_else(|why| Err(self.program()?.rejected(kernel, why)))?;
         if let Some(key) = key {
             self.toolchain.cache.store(&key, &encode(&made));
         }
@@ -168,6 +174,20 @@ impl CachedProgram {
         };
         let mut made = made.into_iter();
         all.into_iter().filter_map(|found| found.map(Ok).or_else(|| made.next())).collect()
+    }
+
+    /// [`Program::emit`] by way of the cache: the back ends, which optimize with different options, share it.
+    fn emit(&self, kernel: &str, constants: &[Constant]) -> Result<Emitted> {
+        let key = self.key("unoptimized ir", kernel, constants).map(KeyBuilder::finish);
+        let cached = stage::timed("cache", || decode(&self.toolchain.cache.load(key.as_ref()?)?));
+        if let Some(found) = cached {
+            return Ok(found);
+        }
+        let made = self.program()?.emit(kernel, constants)?;
+        if let Some(key) = key.filter(|_| made.ir.len() <= MAX_EMITTED) {
+            self.toolchain.cache.store(&key, &encode(&made));
+        }
+        Ok(made)
     }
 
     fn ir_key(
@@ -243,6 +263,7 @@ fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
 
 #[cfg(test)]
 mod tests {
+    use elinvar_cache::Cache;
     use elinvar_driver::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Severity};
 
     use super::*;
@@ -325,6 +346,50 @@ mod tests {
         assert_eq!(decode::<T>(&record).as_ref(), Some(value));
         assert!((0..record.len()).all(|end| decode::<T>(&record[..end]).is_none()), "cut short");
         assert_eq!(decode::<T>(&[&record[..], &[0]].concat()), None, "longer");
+    }
+
+    const SHARED: &str = "#include <metal_stdlib>
+        using namespace metal;
+        constant uint N [[function_constant(0)]];
+        uint deep(uint n) { return n < 2 ? n : deep(n - 1) + deep(n - 2); }
+        kernel void sums(device uint* x, device uint* y [[function_constant(N)]], uint i [[thread_position_in_grid]]) {
+            uint sum = 0;
+            for (int k = 0; k < int(N); ++k) sum += x[k + int(i)];
+            x[i] = sum;
+        }
+        kernel void recursive(device uint* x, uint i [[thread_position_in_grid]]) { x[i] = deep(x[i]); }";
+    const WIDTHS: [InductionVariables; 2] = [InductionVariables::Widened, InductionVariables::AsWritten];
+
+    #[test]
+    fn back_ends_share_what_clang_emits() {
+        let folder = tempfile::tempdir().unwrap();
+        let toolchain = Toolchain::find_with(&Cache::at(folder.path(), 1 << 30, "test")).unwrap();
+        let source = Source::named("shared.metal", SHARED);
+        let open = || CachedProgram::new(&toolchain, &source).unwrap();
+        // The first kernel of a program; metadata of later ones has other numbers.
+        let whole = || Program::compile(&toolchain, &source).unwrap();
+        for n in [7_u32, 0] {
+            let constants =
+                [Constant { key: 0.into(), scalar: Scalar::U32, bytes: n.to_ne_bytes().to_vec() }];
+            let programs = WIDTHS.map(|width| {
+                let (program, direct) = (open(), whole().specialize_with("sums", &constants, width).unwrap());
+                assert_eq!(
+                    program.specialize_with("sums", &constants, width).unwrap(),
+                    direct,
+                    "{n} {width:?}"
+                );
+                assert_eq!(direct.signature.args.len(), if n == 0 { 1 } else { 2 });
+                program
+            });
+            let compiled = programs.map(|program| program.program.lock().is_some());
+            assert_eq!(compiled, [true, false], "the second finds what the first has emitted");
+        }
+        for kernel in ["sums", "recursive"] {
+            let found =
+                WIDTHS.map(|width| open().specialize_with(kernel, &[], width).unwrap_err().to_string());
+            let direct = whole().specialize(kernel, &[]).unwrap_err().to_string();
+            assert_eq!(found, [direct.clone(), direct], "{kernel}");
+        }
     }
 
     #[test]

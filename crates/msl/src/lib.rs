@@ -25,6 +25,7 @@ mod diagnostics;
 mod error;
 mod ir;
 mod lex;
+mod optimizer;
 mod preprocess;
 mod program;
 mod reflection;

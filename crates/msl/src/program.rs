@@ -12,11 +12,10 @@ use crate::clang::pch;
 use crate::clang::source_header::{self, SourceHeaders};
 use crate::clang::toolchain::Toolchain;
 use crate::diagnostics::address_spaces;
-use crate::ir::address_spaces::Unexpected;
 use crate::ir::entries::Entries;
-use crate::ir::{
-    address_spaces as pointers, dynamic_initializers, function_pointers, inlining, legalize, recursion,
-};
+use crate::ir::recursion::{self, Recursion};
+use crate::ir::{address_spaces as pointers, function_pointers, inlining};
+use crate::optimizer::{self, Emitted, Interface, Optimizer, Rejection};
 use crate::preprocess::Preprocessed;
 use crate::preprocess::dependencies::Dependencies;
 use crate::preprocess::source_map::SourceMap;
@@ -36,9 +35,6 @@ use crate::{Error, Result, clang, diagnostics, preprocess, rewrite, stage};
 
 /// Largest index of a function constant (MSL specification, program scope function constants).
 const LAST_CONSTANT: u32 = 65535;
-
-/// Limits how often a kernel is optimized to choose among overloads; each time at least one call is resolved.
-const OVERLOAD_ROUNDS: usize = 32;
 
 /// A source that has passed all checks.
 #[derive(Debug)]
@@ -248,11 +244,20 @@ impl Program {
         constants: &[Constant],
         induction_variables: InductionVariables,
     ) -> Result<Specialized> {
+        let emitted = self.emit(kernel, constants)?;
+        emitted.optimize(&self.toolchain, induction_variables).map_err(|why| self.rejected(kernel, why))
+    }
+
+    /// Compile one kernel with values of function constants, without optimization. One run of clang.
+    ///
+    /// # Errors
+    /// As [`Program::specialize`].
+    pub(crate) fn emit(&self, kernel: &str, constants: &[Constant]) -> Result<Emitted> {
         let (found, signature) = self.find(kernel)?;
         let values = function_constants::values(&self.constants, constants)?;
-        let written = self.emit_unoptimized(&[(found, String::new())], &values)?;
-        let ir = self.without_recursion(kernel, &written, induction_variables)?;
-        self.specialized(found, signature, ir)
+        let ir = self.emit_unoptimized(&[(found, String::new())], &values)?;
+        let interface = interface(found, signature);
+        Ok(Emitted { ir, interface, has_overloads: !self.overloads.is_empty() })
     }
 
     /// Compile several kernels with the same values of function constants, as [`Program::specialize_with`] does each. Two runs of clang,
@@ -274,7 +279,8 @@ impl Program {
             let written =
                 self.emit_unoptimized(&numbered(found.iter().map(|(kernel, _)| *kernel)), &values)?;
             let (marked, different) = inlining::inline_single_calls(&written);
-            let ir = self.optimize_marked(&marked, induction_variables)?;
+            let optimized = self.optimizer().optimize_marked(&marked, induction_variables);
+            let ir = optimized.map_err(|why| self.rejected("", why))?;
             let different: BTreeSet<String> = different.into_iter().map(str::to_owned).collect();
             Ok::<_, Error>((found, ir, different))
         };
@@ -290,44 +296,12 @@ impl Program {
                 || pointers::asks(&ir)
                 || recursion::find(&ir).is_some()
                 || !incomplete && !inlining::required(&ir).is_empty();
-            if separately { alone(name) } else { self.specialized(kernel, signature, ir) }
+            if separately {
+                return alone(name);
+            }
+            interface(kernel, signature).with_code(ir).map_err(|why| self.rejected(name, why))
         });
         specialized.collect()
-    }
-
-    /// A kernel from its optimized IR.
-    fn specialized(&self, found: &Kernel, signature: &Signature, ir: String) -> Result<Specialized> {
-        let kernel = &found.name;
-        let (present, ir) = tables::extract(ir, glue::PRESENT);
-        let mut present = present.into_iter().skip(1);
-        let mut there = Vec::new();
-        for param in found.params.iter().filter(|param| glue::is_launch_argument(param)) {
-            there.push(match param.condition().map(|_| present.next()) {
-                None => true,
-                Some(Some(value)) if value == glue::ABSENT + 1 => true,
-                Some(Some(glue::ABSENT)) => false,
-                _ => return Err(self.unresolved_condition(found, param)),
-            });
-        }
-        if let Some(missing) = function_constants::undefined(&ir).and_then(|k| self.constants.get(k)) {
-            return Err(Error::Constant(format!(
-                "kernel `{kernel}` needs a value for function constant `{}` (index {}, {})",
-                missing.name, missing.index, missing.ty
-            )));
-        }
-        self.expect_overloads(kernel, &ir)?;
-        self.expect_constant_initializers(&ir)?;
-        let (_, ir) = tables::extract_line(ir, "llvm.global_ctors");
-        let mut signature = signature.clone();
-        let mut there = there.into_iter();
-        signature.args.retain(|_| there.next().unwrap_or(true));
-        if let Some((first, second)) = reflection::index_conflict(&signature.args) {
-            return Err(Error::Constant(format!(
-                "kernel `{kernel}`: arguments `{first}` and `{second}` have the same index, and with these function \
-                 constants both are there"
-            )));
-        }
-        Ok(Specialized { ir, signature })
     }
 
     /// The unoptimized IR of one kernel, as a reference: no call is inlined, and variables are in memory. For kernels that need
@@ -355,8 +329,9 @@ impl Program {
         }
         let unoptimized =
             self.emit_unoptimized(&numbered(found.into_iter()), &vec![None; self.constants.len()])?;
-        let optimized = self.inlined(&unoptimized, InductionVariables::default())?;
-        self.expect_overloads(&kernels.join("`, `"), &optimized)?;
+        let optimized = self.optimizer().inlined(&unoptimized, InductionVariables::default());
+        let optimized = optimized.and_then(|ir| optimizer::expect_overloads(&ir).map(|()| ir));
+        let optimized = optimized.map_err(|why| self.rejected(&kernels.join("`, `"), why))?;
         Ok(CombinedModule { unoptimized, optimized })
     }
 
@@ -379,109 +354,13 @@ impl Program {
             let output = stage::timed("entry", compile)?;
             // Diagnostics are those of the source as text.
             if output.success && output.stderr.is_empty() {
-                return text_of(output).map(function_pointers::devirtualize);
+                return output.text().map(function_pointers::devirtualize);
             }
         }
         let compile = || clang::compile_with_declarations(&self.toolchain, &flags, self.math, text.text());
         let output = stage::timed("entry", compile)?;
         check_diagnostics(&output, &self.source_map, &text)?;
-        text_of(output).map(function_pointers::devirtualize)
-    }
-
-    /// Legalize and optimize IR, which then has no recursion.
-    fn without_recursion(&self, kernel: &str, written: &str, width: InductionVariables) -> Result<String> {
-        let ir = self.inlined(written, width)?;
-        let Some(remaining) = recursion::find(written).and_then(|_| recursion::find(&ir)) else {
-            return Ok(ir);
-        };
-        let expanded = self.optimize(&recursion::expand(written, &ir), width)?;
-        if !recursion::reaches_limit(&expanded) && recursion::find(&expanded).is_none() {
-            return Ok(expanded);
-        }
-        let recursion::Recursion { name, file, line } = remaining;
-        let message = format!(
-            "function `{name}` calls itself, to a depth that constants do not limit to {}; such recursion is not supported \
-             (kernel `{kernel}`)",
-            recursion::LEVELS
-        );
-        let source_line = self.source_map.source_line(&file, line);
-        let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
-        Err(Error::Compile(vec![error]))
-    }
-
-    /// Optimize IR, again if functions remain that have to be inlined.
-    fn inlined(&self, written: &str, width: InductionVariables) -> Result<String> {
-        let mut ir = self.optimize(written, width)?;
-        let mut functions = BTreeSet::new();
-        loop {
-            let required = inlining::required(&ir);
-            // A kernel without a value that it needs is rejected; recursion is expanded instead.
-            let rejected = || function_constants::undefined(&ir).is_some() || recursion::find(&ir).is_some();
-            if required.is_subset(&functions) || rejected() {
-                return Ok(ir);
-            }
-            functions.extend(required);
-            ir = self.optimize(&inlining::inline(written, &functions), width)?;
-        }
-    }
-
-    /// Legalize and optimize IR, again for calls of overloads that have been chosen.
-    fn optimize(&self, written: &str, induction_variables: InductionVariables) -> Result<String> {
-        self.optimize_marked(&inlining::inline_single_calls(written).0, induction_variables)
-    }
-
-    /// [`Program::optimize`] of IR in which calls have been marked.
-    fn optimize_marked(&self, written: &str, induction_variables: InductionVariables) -> Result<String> {
-        let flags = clang::optimize_flags(induction_variables);
-        let optimize = |ir: &str| {
-            let output = stage::timed("optimize", || clang::run(&self.toolchain, &flags, ir))?;
-            if output.success { text_of(output) } else { Err(output.unexplained_failure()) }
-        };
-        let legalize = |ir: &str| stage::timed("define", || legalize::legalize(ir));
-        if self.overloads.is_empty() {
-            return optimize(&legalize(written));
-        }
-        let (entries, written) = pointers::of_arguments(written);
-        let mut ir = optimize(&legalize(&written))?;
-        for _ in 0..OVERLOAD_ROUNDS {
-            match pointers::resolve(&ir, &entries) {
-                Some(resolved) => ir = optimize(&resolved)?,
-                None => break,
-            }
-        }
-        // In code that remains, after the choice among overloads.
-        match pointers::expectations(&ir, &entries).filter(|_| !pointers::asks(&ir)) {
-            None => Ok(ir),
-            Some((_, Some(Unexpected { overload, space }))) => Err(self.unexpected_overload(overload, space)),
-            Some((ir, None)) => optimize(&ir),
-        }
-    }
-
-    fn unexpected_overload(&self, number: usize, space: &str) -> Error {
-        let Some(overload) = self.overloads.get(number) else {
-            return Error::Io("clang's output has a wrong number of an overload".to_owned());
-        };
-        let other = self.source_map.location(overload.second);
-        let message = format!(
-            "this overload is chosen for a pointer to `{space}` memory, where Metal chooses another one, such as that at {}:{}:{}; \
-             types have no address spaces here; give them different names",
-            other.file, other.line, other.column
-        );
-        Error::Compile(vec![located(&self.source_map, overload.first, &message)])
-    }
-
-    /// Expect that each call of overloads has been chosen.
-    fn expect_overloads(&self, kernel: &str, ir: &str) -> Result<()> {
-        let Some(overload) = pointers::unresolved(ir).and_then(|number| self.overloads.get(number)) else {
-            return Ok(());
-        };
-        let other = self.source_map.location(overload.second);
-        let message = format!(
-            "this function and that at {}:{}:{} differ only by address spaces, and kernel `{kernel}` has a call for which the \
-             address space is not known at compile time, such as of a pointer that it loads from a buffer; give them different names",
-            other.file, other.line, other.column
-        );
-        Err(Error::Compile(vec![located(&self.source_map, overload.first, &message)]))
+        output.text().map(function_pointers::devirtualize)
     }
 
     fn find(&self, kernel: &str) -> Result<(&Kernel, &Signature)> {
@@ -495,14 +374,68 @@ impl Program {
         Err(Error::NoKernel { name: kernel.to_owned(), known })
     }
 
-    fn expect_constant_initializers(&self, ir: &str) -> Result<()> {
-        if !ir.lines().any(|line| line.starts_with("@llvm.global_ctors") && !line.contains(" [0 x ")) {
-            return Ok(());
+    fn optimizer(&self) -> Optimizer<'_> {
+        Optimizer { toolchain: &self.toolchain, has_overloads: !self.overloads.is_empty() }
+    }
+
+    /// The error for a kernel that is rejected.
+    pub(crate) fn rejected(&self, kernel: &str, why: Rejection) -> Error {
+        match why {
+            Rejection::Other(error) => error,
+            Rejection::Constant(number) => {
+                let Some(missing) = self.constants.get(number) else { return wrong_number() };
+                Error::Constant(format!(
+                    "kernel `{kernel}` needs a value for function constant `{}` (index {}, {})",
+                    missing.name, missing.index, missing.ty
+                ))
+            }
+            Rejection::Condition(argument) => {
+                let found = self.kernels.iter().find(|known| known.name == kernel);
+                let mut params =
+                    found.iter().flat_map(|kernel| &kernel.params).filter(|param| glue::is_launch_argument(param));
+                let condition = found.zip(params.nth(argument));
+                condition.map_or_else(wrong_number, |(kernel, param)| self.unresolved_condition(kernel, param))
+            }
+            Rejection::Overload(number, space) => {
+                let Some(overload) = self.overloads.get(number) else { return wrong_number() };
+                let other = self.source_map.location(overload.second);
+                let message = format!(
+                    "this overload is chosen for a pointer to `{space}` memory, where Metal chooses another one, such as that at \
+                     {}:{}:{}; types have no address spaces here; give them different names",
+                    other.file, other.line, other.column
+                );
+                Error::Compile(vec![located(&self.source_map, overload.first, &message)])
+            }
+            Rejection::Calls(number) => {
+                let Some(overload) = self.overloads.get(number) else { return wrong_number() };
+                let other = self.source_map.location(overload.second);
+                let message = format!(
+                    "this function and that at {}:{}:{} differ only by address spaces, and kernel `{kernel}` has a call for which \
+                     the address space is not known at compile time, such as of a pointer that it loads from a buffer; give them \
+                     different names",
+                    other.file, other.line, other.column
+                );
+                Error::Compile(vec![located(&self.source_map, overload.first, &message)])
+            }
+            Rejection::Recursion(Recursion { name, file, line }) => self.error_in_line(
+                file,
+                line,
+                format!(
+                    "function `{name}` calls itself, to a depth that constants do not limit to {}; such recursion is not \
+                     supported (kernel `{kernel}`)",
+                    recursion::LEVELS
+                ),
+            ),
+            Rejection::Initializer(file, line) => {
+                let message = "the initializer of this variable at program scope is not a constant expression";
+                self.error_in_line(file, line, message.to_owned())
+            }
         }
-        let (file, line) = dynamic_initializers::find(ir).unwrap_or_default();
-        let message = "the initializer of this variable at program scope is not a constant expression";
+    }
+
+    fn error_in_line(&self, file: String, line: u32, message: String) -> Error {
         let source_line = self.source_map.source_line(&file, line);
-        Err(Error::Compile(vec![Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) }]))
+        Error::Compile(vec![Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) }])
     }
 
     /// The error for a parameter whose condition is not a constant.
@@ -543,6 +476,16 @@ impl CombinedModule {
     pub fn optimized(&self) -> Entries<'_> {
         Entries::new(&self.optimized)
     }
+}
+
+fn interface(kernel: &Kernel, signature: &Signature) -> Interface {
+    let arguments = kernel.params.iter().filter(|param| glue::is_launch_argument(param));
+    let conditional = arguments.map(|param| param.condition().is_some()).collect();
+    Interface { signature: signature.clone(), conditional }
+}
+
+fn wrong_number() -> Error {
+    Error::Io("clang's output has a wrong number".to_owned())
 }
 
 /// Kernels with suffixes for [`Entries`].
@@ -596,10 +539,6 @@ fn unchecked(source: &Source, error: Error) -> Result<Vec<Diagnostic>> {
     let file = source.files.first().map(|file| file.name.clone()).unwrap_or_default();
     let message = format!("cannot check address spaces: {error}");
     Ok(vec![Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, 0, 0, message) }])
-}
-
-fn text_of(output: clang::Output) -> Result<String> {
-    String::from_utf8(output.stdout).map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))
 }
 
 /// The warnings of a run over rewritten text, or its errors.

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use elinvar_cache::Cache;
 use elinvar_driver::{Constant, ConstantKey, MathMode, Scalar, Source};
 use elinvar_msl::{ENTRY, InductionVariables, Program, Toolchain};
 
@@ -68,9 +69,14 @@ kernel void vectors(device float4* v, device packed_float3* p, uint3 t [[thread_
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| compile(MathMode::Fast));
 
+/// With the user's cache, for its precompiled headers.
+fn toolchain() -> Toolchain {
+    Toolchain::find_with(&Cache::user("tests")).unwrap()
+}
+
 fn compile(math: MathMode) -> Program {
     let source = Source::named("ir.metal", TEXT).math(math);
-    match Program::compile(&Toolchain::find().unwrap(), &source) {
+    match Program::compile(&toolchain(), &source) {
         Ok(program) => program,
         Err(error) => panic!("{error}"),
     }
@@ -123,7 +129,7 @@ fn functions_are_inlined_where_they_are_rarely_reached() {
             out[i] = x + a[in[i] & 7u];
         }}"
     );
-    let program = Program::compile(&Toolchain::find().unwrap(), &Source::named("cold.metal", &text)).unwrap();
+    let program = Program::compile(&toolchain(), &Source::named("cold.metal", &text)).unwrap();
     assert_eq!(count(&program.ir("cold").unwrap(), "\ndefine "), 1);
 }
 
@@ -160,7 +166,7 @@ fn a_kernel_has_the_same_code_whenever_it_is_compiled() {
                 template [[host_name(\"a\")]] kernel void k<float>(device float*, uint);\n\
                 template [[host_name(\"b\")]] kernel void k<half>(device half*, uint);\n\
                 template [[host_name(\"c\")]] kernel void k<int>(device int*, uint);\n";
-    let compile = || Program::compile(&Toolchain::find().unwrap(), &Source::named("k.metal", text)).unwrap();
+    let compile = || Program::compile(&toolchain(), &Source::named("k.metal", text)).unwrap();
     let constants = |n: u32| {
         [Constant { key: ConstantKey::Index(0), scalar: Scalar::U32, bytes: n.to_ne_bytes().to_vec() }]
     };
@@ -264,7 +270,7 @@ fn no_value_is_carried_across_a_barrier() {
         threadgroup_barrier(mem_flags::mem_threadgroup);
         a[i + 32] = s[i] + d[i] + a[i];
     }";
-    let program = Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap();
+    let program = Program::compile(&toolchain(), &Source::msl(text)).unwrap();
     let ir = program.ir("f").unwrap();
     let behind = ir.split("call void @__elinvar_threadgroup_barrier").nth(1).unwrap();
     assert_eq!(count(behind, "load float"), 3, "{ir}");
@@ -277,7 +283,7 @@ fn loops_stay_as_written() {
         for (uint i = 0; i < n; ++i) s += a[i];
         b[0] = s;
     }";
-    let program = Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap();
+    let program = Program::compile(&toolchain(), &Source::msl(text)).unwrap();
     assert_eq!(count(&program.ir("f").unwrap(), "fadd"), 1, "not unrolled");
     for (induction_variables, wide) in
         [(InductionVariables::Widened, true), (InductionVariables::AsWritten, false)]
@@ -300,7 +306,7 @@ fn integers_wrap_and_divisions_stay() {
         a[5] = a[6] % a[7];
         a[8] = a[9] << a[10];
     }";
-    let program = Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap();
+    let program = Program::compile(&toolchain(), &Source::msl(text)).unwrap();
     let ir = program.ir("f").unwrap();
     for wanted in ["icmp eq i32", "2147483647", "sdiv i32", "srem i32", "shl i32"] {
         assert!(ir.contains(wanted), "{wanted}\n{ir}");
@@ -319,7 +325,7 @@ fn program_scope_constants_are_computed_before_the_launch() {
     let text = "float half_of(float x) { return x / 2; }\nconstant float a = half_of(3.0);\nconstant int t[2] = {1, 2};
     constant int unused = t[0];
     kernel void f(device float* out, uint i [[thread_position_in_grid]]) { out[i] = a + t[i & 1]; }";
-    let program = Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap();
+    let program = Program::compile(&toolchain(), &Source::msl(text)).unwrap();
     let ir = program.ir("f").unwrap();
     assert!(ir.contains("1.500000e+00") && !ir.contains("global_ctors"), "{ir}");
 }

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use elinvar_cache::Cache;
 use elinvar_driver::{
     Access, Arg, ArgKind, Builtin, Constant, ConstantKey, ElementType, Scalar, Signature, Source,
 };
@@ -9,7 +10,7 @@ use elinvar_msl::{Error, Program, Toolchain};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
     let source = Source::named("signatures.metal", include_str!("metal/signatures.metal"));
-    match Program::compile(&Toolchain::find().unwrap(), &source) {
+    match Program::compile(&toolchain(), &source) {
         Ok(program) => program,
         Err(error) => panic!("{error}"),
     }
@@ -23,6 +24,11 @@ fn line_of(needle: &str) -> u32 {
     let text = include_str!("metal/signatures.metal");
     let at = text.find(needle).unwrap();
     u32::try_from(text[..at].matches('\n').count()).unwrap() + 1
+}
+
+/// With the user's cache, for its precompiled headers.
+fn toolchain() -> Toolchain {
+    Toolchain::find_with(&Cache::user("tests")).unwrap()
 }
 
 #[test]
@@ -210,13 +216,13 @@ fn what_cannot_be_had_is_refused_by_name() {
         let text = format!(
             "using namespace metal; kernel void k({of} seen, device int* a [[buffer(0)]]) {{ a[0] = 1; }}"
         );
-        match Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap().ir("k") {
+        match Program::compile(&toolchain(), &Source::msl(text)).unwrap().ir("k") {
             Err(Error::Unsupported(why)) => assert!(why.contains("parameter `seen` of type"), "{why}"),
             other => panic!("{of}: {other:?}"),
         }
     }
     let text = "using namespace metal; kernel void k(const array<device float*, 2> seen [[buffer(0)]]) {}";
-    match Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap().ir("k") {
+    match Program::compile(&toolchain(), &Source::msl(text)).unwrap().ir("k") {
         Err(Error::Unsupported(why)) => {
             assert!(why.contains("`seen`") && why.contains("of argument buffers"), "{why}")
         }
@@ -234,7 +240,7 @@ fn what_cannot_be_had_is_refused_by_name() {
 #[test]
 fn kernels_beside_graphics() {
     let source = Source::named("graphics.metal", include_str!("metal/graphics.metal"));
-    let program = Program::compile(&Toolchain::find().unwrap(), &source).unwrap();
+    let program = Program::compile(&toolchain(), &source).unwrap();
     assert_eq!(program.warnings(), []);
     assert_eq!(program.kernels().iter().map(|k| k.name.as_str()).collect::<Vec<_>>(), ["plain"]);
     let refused: Vec<_> = program.unsupported().iter().map(|k| k.reason.message.as_str()).collect();
@@ -253,7 +259,7 @@ fn kernels_beside_graphics() {
 fn function_constants_that_do_not_fit_are_refused() {
     let text = "constant int factor [[function_constant(3)]];
         kernel void scale(device int* a [[buffer(0)]]) { a[0] *= factor; }";
-    let program = Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap();
+    let program = Program::compile(&toolchain(), &Source::msl(text)).unwrap();
     let given = |key: ConstantKey, scalar: Scalar| {
         let bytes = vec![1; scalar.size() as usize];
         Constant { key, scalar, bytes }
@@ -280,7 +286,7 @@ fn host_names_may_have_escapes() {
     let text = "template<int N> kernel void f(device int* a) { a[0] = N; }\n\
         template [[host_name(\"a\\\"b\\\\c\\x41\" \"\\n\")]] kernel void f<1>(device int* a);\n\
         [[host_name(\"\\\"\")]] kernel void g(device int* a) { a[0] = 2; }\n";
-    let program = Program::compile(&Toolchain::find().unwrap(), &Source::named("names.metal", text)).unwrap();
+    let program = Program::compile(&toolchain(), &Source::named("names.metal", text)).unwrap();
     let names: Vec<&str> = program.kernels().iter().map(|kernel| kernel.name.as_str()).collect();
     assert_eq!(names, ["a\"b\\cA\n", "\""]);
     for (name, stored) in names.iter().zip(["store i32 1", "store i32 2"]) {
@@ -297,7 +303,7 @@ fn tables_of_functions_are_buffers_of_handles() {
              kernel void k(device float* a, visible_function_table<float(float)> t {attribute}) {{ a[0] = t[0](a[0]); }}"
         )
     };
-    let compile = |attribute| Program::compile(&Toolchain::find().unwrap(), &Source::msl(text(attribute)));
+    let compile = |attribute| Program::compile(&toolchain(), &Source::msl(text(attribute)));
     for (attribute, index) in [("", 1), ("[[buffer(7)]]", 7)] {
         let program = compile(attribute).unwrap();
         let table = &program.kernels()[0].args[1];

@@ -1,6 +1,6 @@
 //! What kernels become as PTX: the instructions that their speed rests on.
 
-use elinvar_cache::Cache;
+use elinvar_code::user_cache;
 use elinvar_driver::{Dim3, Error, MathMode, PipelineOptions, Source};
 use elinvar_ptx::{Argument, Bundle, Compiler, Constants, Parameter, Ptx, Target};
 
@@ -8,7 +8,7 @@ const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
 
 fn compiler(text: &str, math: MathMode) -> Compiler {
     let source = Source::named("k.metal", format!("{HEAD}{text}")).math(math);
-    Compiler::new(&Cache::off(), &source, Target::default()).unwrap_or_else(|error| panic!("{error}"))
+    Compiler::new(user_cache(), &source, Target::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn ptx_in(text: &str, math: MathMode, constants: Constants) -> Ptx {
@@ -208,19 +208,19 @@ fn different_barriers_are_refused_with_their_line_also_from_a_bundle() {
     assert_eq!((wrong[0].file.as_str(), wrong[0].line), ("k.metal", 4));
     let source = Source::named("k.metal", format!("{HEAD}{MISSED}"));
     let mut bundle = Bundle::default();
-    let packing = Compiler::packing(&Cache::off(), &source, Target::default(), &mut bundle).unwrap();
+    let packing = Compiler::packing(user_cache(), &source, Target::default(), &mut bundle).unwrap();
     packing.pack("k", &options, &mut bundle).unwrap();
     let key = bundle.sources().next().unwrap().2;
     let packed = elinvar_driver::Packed { bundle: bundle.to_bytes().into(), key };
     let source = Source { packed: Some(packed), ..Source::default() };
-    let library = elinvar_ptx::Library::new(&Cache::off(), &source, Target::default()).unwrap();
+    let library = elinvar_ptx::Library::new(user_cache(), &source, Target::default()).unwrap();
     assert_eq!(library.kernel("k", &options, Constants::Addresses).unwrap().entry, "elinvar_k");
     library.check_group("k", &options, Dim3::from(16)).unwrap();
     let Err(Error::Compile(again)) = library.check_group("k", &options, Dim3::from(64)) else {
         panic!("not refused")
     };
     assert_eq!(again, wrong);
-    let older = elinvar_ptx::Library::new(&Cache::off(), &source, "sm_80".parse().unwrap()).unwrap();
+    let older = elinvar_ptx::Library::new(user_cache(), &source, "sm_80".parse().unwrap()).unwrap();
     let error = older.kernel("k", &options, Constants::Values).unwrap_err().to_string();
     assert!(error.contains("no kernel `k` for sm_80"), "{error}");
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use elinvar::Source;
+use elinvar_code::user_cache;
 use elinvar_msl::{Program, Toolchain};
 use elinvar_spmd::intrinsic::{
     Element, Elements, GroupCall, GroupOp, Intrinsic, PREFIX, Parameter, Position,
@@ -61,7 +62,8 @@ fn source() -> String {
 
 #[test]
 fn every_intrinsic_is_declared_by_the_headers() {
-    let program = Program::compile(&Toolchain::find().unwrap(), &Source::named("all.metal", source()));
+    let program =
+        Program::compile(&Toolchain::find_with(user_cache()).unwrap(), &Source::named("all.metal", source()));
     let program = program.unwrap_or_else(|error| panic!("{error}"));
     let ir = program.combine(&["k"]).unwrap().unoptimized().alone(0);
     let attributes: BTreeMap<&str, &str> =

@@ -1,13 +1,14 @@
 //! Kernels in the interpreter, from their source to the memory they leave, and the faults of wrong ones.
 
 use elinvar::Source;
+use elinvar_code::user_cache;
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
 use elinvar_reference::{Argument, Fault, Launch, Options, Problem, Uninitialized, run, run_with};
 
 fn module(body: &str) -> Module {
     let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{body}");
-    let toolchain = Toolchain::find().expect("clang");
+    let toolchain = Toolchain::find_with(user_cache()).expect("clang");
     let program = Program::compile(&toolchain, &Source::named("k.metal", text)).expect("compiles");
     Module::parse(&program.ir_unoptimized("k").expect("IR")).expect("parses")
 }

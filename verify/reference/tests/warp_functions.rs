@@ -2,6 +2,7 @@
 //! was before, whose lanes it keeps in lockstep. Both must give the same.
 
 use elinvar::Source;
+use elinvar_code::user_cache;
 use elinvar_ir::Module;
 use elinvar_msl::{ENTRY, Program, Toolchain};
 use elinvar_reference::{Argument, Launch, Options, run, run_with};
@@ -10,7 +11,7 @@ use elinvar_spmd::nvptx;
 /// Compare the last of three buffers, of `ulong`s, after a launch of the kernel `k` run both ways.
 fn expect_same(what: &str, text: &str, [threads, group]: [u32; 2], buffers: [Vec<u8>; 3]) {
     let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{text}");
-    let toolchain = Toolchain::find().expect("clang");
+    let toolchain = Toolchain::find_with(user_cache()).expect("clang");
     let program = Program::compile(&toolchain, &Source::named("k.metal", text)).expect("compiles");
     let options = nvptx::Options {
         name: ENTRY.into(),

@@ -1,6 +1,7 @@
 //! Matrix products as they are prepared for NVPTX, run by lanes that wait for nobody but those of their masks.
 
 use elinvar::Source;
+use elinvar_code::user_cache;
 use elinvar_ir::Module;
 use elinvar_msl::{ENTRY, Program, Toolchain};
 use elinvar_reference::{Argument, Launch, Options, run_with};
@@ -9,7 +10,7 @@ use elinvar_spmd::nvptx;
 /// A kernel of three buffers, prepared.
 fn prepared(text: &str, approximate: bool) -> Module {
     let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{text}");
-    let toolchain = Toolchain::find().expect("clang");
+    let toolchain = Toolchain::find_with(user_cache()).expect("clang");
     let program = Program::compile(&toolchain, &Source::named("k.metal", text)).expect("compiles");
     let module = Module::parse(&program.ir("k").expect("IR")).expect("parses");
     let options = nvptx::Options {

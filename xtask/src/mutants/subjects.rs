@@ -34,9 +34,9 @@ const WARPS: Tests<'_> = Tests {
     filter: "all()",
 };
 
-/// All tests of some programs of the suite.
-const fn suite(programs: &'static [&'static str]) -> Tests<'static> {
-    Tests { packages: SUITE, programs, filter: "all()" }
+/// Some modules of the program `runtime`.
+const fn of_runtime(filter: &'static str) -> Tests<'static> {
+    Tests { packages: SUITE, programs: &["--test=runtime"], filter }
 }
 
 /// All tests at once, for tests that take seconds.
@@ -48,7 +48,7 @@ pub const SUBJECTS: [Subject; 7] = [
         package: "elinvar-driver",
         count: 60,
         own: OWN,
-        others: &[(ALL, Tests { packages: SUITE, programs: &["--test=runtime_*"], filter: "all()" })],
+        others: &[(ALL, Tests { packages: SUITE, programs: &["--test=runtime*"], filter: "all()" })],
     },
     Subject {
         package: "elinvar-cache",
@@ -112,7 +112,7 @@ pub const SUBJECTS: [Subject; 7] = [
 
 /// If the relevant test programs of a file are known, only these are linked.
 const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
-    (&["crates/runtime/src/graph/"], suite(&["--test=runtime_graph*"])),
+    (&["crates/runtime/src/graph/"], of_runtime("test(/^graph/)")),
     (
         &[
             "crates/runtime/src/recovery/",
@@ -122,7 +122,7 @@ const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
             "crates/runtime/src/observe/thermal.rs",
             "crates/runtime/src/observe/watch.rs",
         ],
-        suite(&["--test=runtime_recovery*", "--test=runtime_health", "--test=runtime_lost"]),
+        of_runtime("test(/^(recovery|health|lost)/)"),
     ),
     (
         &[
@@ -135,12 +135,7 @@ const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
             "crates/runtime/src/launch/stream.rs",
             "crates/runtime/src/launch/command_buffer.rs",
         ],
-        suite(&[
-            "--test=runtime_events",
-            "--test=runtime_gather",
-            "--test=runtime_pipeline",
-            "--test=runtime_streams",
-        ]),
+        of_runtime("test(/^(events|gather|pipeline|streams)/)"),
     ),
     (
         &[
@@ -152,7 +147,7 @@ const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
             "crates/runtime/src/memory/slice.rs",
             "crates/runtime/src/memory/span.rs",
         ],
-        suite(&["--test=runtime_memory", "--test=runtime_buffers", "--test=runtime_uses"]),
+        of_runtime("test(/^(memory|buffers|uses)/)"),
     ),
     (
         &[
@@ -161,14 +156,14 @@ const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
             "crates/runtime/src/launch/grid.rs",
             "crates/runtime/src/launch/kernel.rs",
         ],
-        suite(&["--test=runtime_bind", "--test=runtime_grid", "--test=runtime_indirect"]),
+        of_runtime("test(/^(bind|grid|indirect)/)"),
     ),
     (
         ALL,
         Tests {
             packages: SUITE,
-            programs: &["--test=drivers", "--test=runtime_*"],
-            filter: "binary(/^runtime_/) | test(/^cpu::(arguments|constants|errors|events|graphs|indirect|memory|pipeline|streams)/)",
+            programs: &["--test=drivers", "--test=runtime*"],
+            filter: "binary(/^runtime/) | test(/^cpu::(arguments|constants|errors|events|graphs|indirect|memory|pipeline|streams)/)",
         },
     ),
 ];

@@ -7,17 +7,27 @@ pub mod standin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use elinvar_cache::Cache;
 use elinvar_driver::{
     Binding, Command, Device, Dim3, Dispatch, Driver as _, Grid, Init, Memory, MemorySlice, Pipeline,
     PipelineOptions, Queue, Result, Source, Storage, Submission, Timing,
 };
+use elinvar_driver_metal::MetalDriver;
 
 pub type Devices = Vec<Arc<dyn Device>>;
 
-/// All devices of a separate driver instance, whose queues no other test uses.
+/// All devices of a separate driver instance, whose queues no other test uses. Kernels come from the user's cache, if it has them.
 pub fn devices() -> Devices {
-    let devices =
-        elinvar_driver_metal::MetalDriver::with_cache(&elinvar_cache::Cache::off()).devices().unwrap();
+    with_cache(elinvar_code::user_cache())
+}
+
+/// As [`devices`], for tests of what the compiler does: kernels are always compiled.
+pub fn devices_that_compile() -> Devices {
+    with_cache(&Cache::off())
+}
+
+fn with_cache(cache: &Cache) -> Devices {
+    let devices = MetalDriver::with_cache(cache).devices().unwrap();
     assert!(!devices.is_empty(), "Metal has no device");
     devices
 }

@@ -40,6 +40,11 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Standard output as text, such as of IR.
+    pub(crate) fn text(self) -> Result<String> {
+        String::from_utf8(self.stdout).map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))
+    }
+
     /// The error for a failure without diagnostics.
     pub(crate) fn unexplained_failure(&self) -> Error {
         let said = self.stderr.trim();

@@ -1,6 +1,6 @@
 //! Parameters of graphs: replaced values and buffers for later runs of a plan, validated like a launch.
 
-mod support;
+use crate::support;
 
 use elinvar::{Arg, Dim3, Error, Graph};
 use elinvar_conformance::sim::Sim;

@@ -1,6 +1,6 @@
 //! Coalescing of small submissions under `PowerPreference::LowPower`.
 
-mod support;
+use crate::support;
 
 use std::thread;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Memory that a kernel accesses through an address is tracked like an argument's.
 
-mod support;
+use crate::support;
 
 use std::thread;
 

@@ -1,6 +1,6 @@
 //! Recovery: retried calls, lost devices and resets, the circuit breaker.
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn compilers_that_fail_are_called_again_and_sources_that_are_wrong_are_not() {
 #[test]
 fn the_real_compiler_is_called_again() {
     const CHILD: &str = "ELINVAR_TEST_CALLS_THE_COMPILER";
-    const TEST: &str = "the_real_compiler_is_called_again";
+    const TEST: &str = "recovery::the_real_compiler_is_called_again";
     if std::env::var_os(CHILD).is_some() {
         let device = Device::cpu().unwrap();
         device.trace().start(100);

@@ -1,6 +1,6 @@
 //! Launch sizes: what reaches the driver, what is rejected, what runs nothing.
 
-mod support;
+use crate::support;
 
 use elinvar::driver::{Command, Dim3};
 use elinvar::{Error, Grid, Kernel};

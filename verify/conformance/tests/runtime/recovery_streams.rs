@@ -1,6 +1,6 @@
 //! Recovering streams: work that is retried or not, while later work waits.
 
-mod support;
+use crate::support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;

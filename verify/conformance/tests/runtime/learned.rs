@@ -1,6 +1,6 @@
 //! Tuning profiles: measured threadgroup sizes, saved and restored by another process.
 
-mod support;
+use crate::support;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

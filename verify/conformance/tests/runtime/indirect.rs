@@ -1,6 +1,6 @@
 //! Indirect launches: validation, when the counts are read, what keeps their memory alive.
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 

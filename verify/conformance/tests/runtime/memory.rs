@@ -1,6 +1,6 @@
 //! Device memory: storage modes, reuse, statistics, limits, host memory in place.
 
-mod support;
+use crate::support;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::Arc;

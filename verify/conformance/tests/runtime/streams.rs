@@ -1,6 +1,6 @@
 //! Streams: order, completion, failure, cancellation, and dropping everything with pending work.
 
-mod support;
+use crate::support;
 
 use std::future::Future;
 use std::pin::Pin;

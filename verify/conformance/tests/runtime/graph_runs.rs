@@ -1,6 +1,6 @@
 //! Runs of graphs on the simulated device: streams, memory, faults, captured command buffers, two devices.
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

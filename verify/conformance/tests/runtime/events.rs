@@ -1,6 +1,6 @@
 //! Events, groups and priorities on the simulated device, which is held, fails and is released on demand.
 
-mod support;
+use crate::support;
 
 use std::thread;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Buffers: host access, slices, maps, and mutual exclusion of host access and pending work.
 
-mod support;
+use crate::support;
 
 use std::sync::mpsc::channel;
 use std::thread;

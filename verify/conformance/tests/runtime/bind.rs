@@ -1,6 +1,6 @@
 //! Validation of launch arguments: every error with its message, and unusual arguments that are valid.
 
-mod support;
+use crate::support;
 
 use bytemuck::{Pod, Zeroable};
 use elinvar::driver::{Access, Arg as Parameter, ArgKind, Binding, Command, ElementType, Scalar};

@@ -1,6 +1,6 @@
 //! Launch features: command lists, trace, labels, limits of pending work, deadlines, suggested sizes.
 
-mod support;
+use crate::support;
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -370,7 +370,7 @@ fn a_process_ends_with_work_pending() {
     if std::env::var_os(CHILD).is_none() {
         let this = std::env::current_exe().unwrap();
         let child = std::process::Command::new(this)
-            .args(["--exact", "a_process_ends_with_work_pending"])
+            .args(["--exact", "pipeline::a_process_ends_with_work_pending"])
             .env(CHILD, "1")
             .output()
             .unwrap();

@@ -1,6 +1,6 @@
 //! Graphs on the simulated device: dependencies and dead code elimination.
 
-mod support;
+use crate::support;
 
 use elinvar::{Buffer, Graph, Node, PlanOptions};
 use support::graph::{N, map, mapped, mix, node, ramp, ran, run, scratch};

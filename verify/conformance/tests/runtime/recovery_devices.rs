@@ -1,6 +1,6 @@
 //! Devices that are lost, reset, fail repeatedly or slow down, and work that is rerun on another device.
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -2,7 +2,7 @@
 //!
 //! `ELINVAR_STRESS_SECONDS` is the duration; default 1.
 
-mod support;
+use crate::support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

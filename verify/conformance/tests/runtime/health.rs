@@ -1,6 +1,6 @@
 //! Health of a device, and its reaction to notices of the platform.
 
-mod support;
+use crate::support;
 
 use std::thread;
 use std::time::Duration;

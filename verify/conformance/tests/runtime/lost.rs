@@ -1,6 +1,6 @@
 //! Devices lost because running work cannot be stopped, and everything that waits for them; visibility of a device during a reset.
 
-mod support;
+use crate::support;
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};

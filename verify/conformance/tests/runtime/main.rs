@@ -1,0 +1,27 @@
+//! The tests of the runtime that can share a process, in one program, since each program links everything. Most use simulated devices, each
+//! its own. Those that count allocations, fork, start workers or limit their process are programs of their own.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bind;
+mod buffers;
+mod events;
+mod gather;
+mod graph;
+mod graph_parameters;
+mod graph_runs;
+mod grid;
+mod health;
+mod indirect;
+mod learned;
+mod lost;
+mod memory;
+mod pipeline;
+mod recovery;
+mod recovery_devices;
+mod recovery_streams;
+mod sizes;
+mod streams;
+mod stress;
+mod uses;

@@ -370,23 +370,23 @@ const LAYOUTS: [Layout; 7] = [
     (40, 3, [true, false]),
 ];
 
-/// Products of 16 by 32 and 32 by 16 elements in threadgroup memory, which is written again for each of three rounds; each of four
+/// Products of 16 by 32 and 32 by 16 elements in threadgroup memory, which is written again for each of three rounds; each of two
 /// simdgroups begins eight rows further on. The left factor's first matrix is also both factors of a product.
 fn shared_factors<T: Element>(device: &Device) -> CaseResult {
-    const ROWS: usize = 56;
+    const ROWS: usize = 40;
     const ROUNDS: usize = 3;
     let text = "template <uint STRIDE, uint SHIFT, bool LEFT, bool RIGHT>
         [[kernel]] void factors(device const TYPE* a, device const TYPE* b, device float* out, device float* squares,
                 constant uint& rounds, uint i [[thread_index_in_threadgroup]], uint s [[simdgroup_index_in_threadgroup]]) {
-            threadgroup TYPE left[2][56 * STRIDE + SHIFT], right[2][56 * STRIDE + SHIFT];
+            threadgroup TYPE left[2][40 * STRIDE + SHIFT], right[2][40 * STRIDE + SHIFT];
             simdgroup_float8x8 sum[2][2], square(0.0f);
             for (uint r = 0; r < 2; ++r)
                 for (uint c = 0; c < 2; ++c) sum[r][c] = simdgroup_float8x8(0.0f);
             for (uint round = 0; round < rounds; ++round) {
                 uint half_of = round & 1;
-                for (uint at = i; at < 56 * STRIDE; at += 128) {
-                    left[half_of][SHIFT + at] = a[round * 56 * STRIDE + at];
-                    right[half_of][SHIFT + at] = b[round * 56 * STRIDE + at];
+                for (uint at = i; at < 40 * STRIDE; at += 64) {
+                    left[half_of][SHIFT + at] = a[round * 40 * STRIDE + at];
+                    right[half_of][SHIFT + at] = b[round * 40 * STRIDE + at];
                 }
                 threadgroup_barrier(mem_flags::mem_threadgroup);
                 threadgroup const TYPE* x = left[half_of] + SHIFT + 8 * s * STRIDE;
@@ -418,7 +418,7 @@ fn shared_factors<T: Element>(device: &Device) -> CaseResult {
         let kernel = kernel(device, "factors", &instance.replace("TYPE", &T::msl()))?;
         let round = ROWS * stride;
         let [a, b] = [1, 2].map(|seed| numbers::<T>(round * ROUNDS, seed));
-        let (mut out, mut squares) = (device.buffer::<f32>(4 * 256)?, device.buffer::<f32>(4 * 64)?);
+        let (mut out, mut squares) = (device.buffer::<f32>(2 * 256)?, device.buffer::<f32>(2 * 64)?);
         let args = (
             &device.buffer_with_data(&a)?,
             &device.buffer_with_data(&b)?,
@@ -426,7 +426,7 @@ fn shared_factors<T: Element>(device: &Device) -> CaseResult {
             &mut squares,
             ROUNDS as u32,
         );
-        run(device, &kernel, Grid::threads(128).group(128), args)?;
+        run(device, &kernel, Grid::threads(64).group(64), args)?;
         // Row and column of a factor, of a simdgroup in a round.
         let element = |of: &[T], transposed: bool, begin: usize, row: usize, column: usize| {
             let (row, column) = if transposed { (column, row) } else { (row, column) };

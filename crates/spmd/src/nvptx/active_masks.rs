@@ -57,8 +57,13 @@ pub(super) struct ActiveMasks<'f> {
 
 impl<'f> ActiveMasks<'f> {
     /// `first` is the block in which all lanes of `mask` begin.
-    pub fn new(function: &'f mut Function, cfg: Cfg, first: BlockId, mask: Operand) -> Self {
-        let divergence = DivergenceAnalysis::new(function, &cfg);
+    pub fn new(
+        function: &'f mut Function,
+        cfg: Cfg,
+        divergence: DivergenceAnalysis,
+        first: BlockId,
+        mask: Operand,
+    ) -> Self {
         let returns = returns(function, &cfg);
         let known = HashMap::from([(first, mask)]);
         let (votes, branches, joins) = Default::default();

@@ -18,7 +18,6 @@ use super::library::{Body, PREFIX};
 use super::matrix_product::{self, Step};
 use super::simdgroup;
 use crate::analysis::linear_address::{self, Root};
-use crate::intrinsic::{GroupCall, GroupOp};
 use crate::support::builder::call as call_of;
 use crate::support::ir::callee_name;
 
@@ -331,8 +330,7 @@ fn has_effect(inst: &Inst) -> bool {
         Op::Load { volatile, atomic, .. } => *volatile || atomic.is_some(),
         Op::Call(call) => {
             let is_own = callee_name(call).is_some_and(|name| Step::parse(name).is_some() || is_load(name));
-            let is_product = |(call, _): (GroupCall, _)| call.op == GroupOp::MatrixMultiplyAccumulate;
-            !is_own && !simdgroup::of(inst).is_some_and(is_product) && !simdgroup::orders_nothing(inst)
+            !is_own && simdgroup::product_of(inst).is_none() && !simdgroup::orders_nothing(inst)
         }
         _ => false,
     }

@@ -75,6 +75,11 @@ pub(super) fn of(inst: &Inst) -> Option<(GroupCall, &Call)> {
     }
 }
 
+/// The call of a matrix product, if an instruction is one.
+pub(super) fn product_of(inst: &Inst) -> Option<&Call> {
+    of(inst).filter(|(call, _)| call.op == GroupOp::MatrixMultiplyAccumulate).map(|(_, product)| product)
+}
+
 /// Lowers the kernel's calls, and adds the called functions to the module. All lanes of `mask` begin in `first`.
 pub(super) fn write(
     module: &mut Module,
@@ -91,9 +96,10 @@ pub(super) fn write(
         )
     })?;
     let permuted = how.permuted;
-    let matrices = has_products(kernel).then(|| Matrices::new(module, kernel, &cfg, how.threads));
+    let divergence = DivergenceAnalysis::new(kernel, &cfg);
+    let matrices = has_products(kernel).then(|| Matrices::new(module, kernel, &divergence, how.threads));
     let calling: Vec<BlockId> = cfg.order.iter().copied().filter(|b| calls_any(kernel, *b)).collect();
-    let mut masks = ActiveMasks::new(kernel, cfg, first, mask.into());
+    let mut masks = ActiveMasks::new(kernel, cfg, divergence, first, mask.into());
     let known: Vec<(BlockId, Operand)> = calling.into_iter().map(|b| (b, masks.of(b))).collect();
     masks.write();
     let mut needed = BTreeSet::new();
@@ -145,7 +151,7 @@ fn calls_any(kernel: &Function, block: BlockId) -> bool {
 
 fn has_products(kernel: &Function) -> bool {
     let mut insts = kernel.blocks.iter().flat_map(|b| &b.insts);
-    insts.any(|inst| of(inst).is_some_and(|(call, _)| call.op == GroupOp::MatrixMultiplyAccumulate))
+    insts.any(|inst| product_of(inst).is_some())
 }
 
 /// What is known of the addresses of a kernel's matrices.
@@ -155,9 +161,13 @@ struct Matrices {
 }
 
 impl Matrices {
-    fn new(module: &Module, kernel: &Function, cfg: &Cfg, threads: &[[Operand; 3]; 2]) -> Self {
-        let divergence = DivergenceAnalysis::new(kernel, cfg);
-        let bits = LaneBits::new(module, kernel, &divergence, threads);
+    fn new(
+        module: &Module,
+        kernel: &Function,
+        divergence: &DivergenceAnalysis,
+        threads: &[[Operand; 3]; 2],
+    ) -> Self {
+        let bits = LaneBits::new(module, kernel, divergence, threads);
         let insts = kernel.blocks.iter().flat_map(|b| &b.insts);
         let address = insts.filter(|inst| matches!(inst.op, Op::Gep { .. } | Op::Binary { .. }));
         let disjoint = |mut op: Op| {
@@ -182,7 +192,7 @@ impl Matrices {
         permuted: bool,
     ) -> MatrixLoads {
         let factors = |inst: &Inst| {
-            let (_, product) = of(inst).filter(|(call, _)| call.op == GroupOp::MatrixMultiplyAccumulate)?;
+            let product = product_of(inst)?;
             narrow_factors(narrow, product).or_else(|| {
                 let args = product.args.iter().take(4).map(|arg| Typed::new(arg.ty.clone(), arg.op.clone()));
                 args.collect::<Vec<_>>().try_into().ok()

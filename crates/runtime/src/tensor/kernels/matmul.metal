@@ -60,6 +60,15 @@ inline void write_out(device uchar* out, device const uchar* bias, ulong at, ulo
     store(out, at, TYPE_OUT, ACTIVATION == 1 ? max(int(value), 0) : int(value));
 }
 
+// Writes the element of the result in a row and a column.
+template <typename C>
+inline void write_element(device uchar* out, device const uchar* bias, thread const ulong (&offsets)[4], ulong row,
+                          ulong column, C sum, constant Product& size)
+{
+    ulong place = offsets[OUT] + row * size.out_row + column * stride_of<ulong>(OUT_COLUMN, size.out_column);
+    write_out(out, bias, place, offsets[BIAS] + row * size.bias_row + column * size.bias_column, sum, size);
+}
+
 inline float multiply_add(float a, float b, float sum) { return fma(a, b, sum); }
 inline int multiply_add(int a, int b, int sum) { return sum + a * b; }
 
@@ -300,13 +309,30 @@ struct Tiles {
 template <typename T>
 inline Tiles<T> tiles_at(device const T* a, device const T* b, ulong top, ulong left, uint terms, constant Product& size)
 {
-    ulong step = A_TERM == 1 ? 1 : size.a_term, step_b = B_COLUMN == 1 ? size.b_term : 1;
+    ulong step_a = A_TERM == 1 ? 1 : size.a_term, step_b = B_COLUMN == 1 ? size.b_term : 1;
     return Tiles<T>{a + top * (A_TERM == 1 ? size.a_row : 1),
                     b + left * (B_COLUMN == 1 ? 1 : size.b_column),
                     A_TERM == 1 ? size.a_row : size.a_term,
                     B_COLUMN == 1 ? size.b_term : size.b_column,
-                    terms * step,
+                    terms * step_a,
                     terms * step_b};
+}
+
+// Copies the words of both tiles, of `SIDE` rows or columns and `DEPTH` terms, to registers.
+template <typename T, uint COUNT, uint SIDE, uint DEPTH, uint THREADS>
+inline void fetch_tiles(thread uint4 (&words_a)[COUNT], thread uint4 (&words_b)[COUNT], thread const Tiles<T>& from,
+                        uint rows, uint columns, uint terms, uint local)
+{
+    if (A_TERM == 1) {
+        fetch<T, COUNT, THREADS>(words_a, from.a, from.stride_a, DEPTH, rows, terms, local);
+    } else {
+        fetch<T, COUNT, THREADS>(words_a, from.a, from.stride_a, SIDE, terms, rows, local);
+    }
+    if (B_COLUMN == 1) {
+        fetch<T, COUNT, THREADS>(words_b, from.b, from.stride_b, SIDE, terms, columns, local);
+    } else {
+        fetch<T, COUNT, THREADS>(words_b, from.b, from.stride_b, DEPTH, columns, terms, local);
+    }
 }
 
 // Two by two simdgroups, each for a quarter of a block of `SIDE` by `SIDE` elements.
@@ -345,10 +371,7 @@ template <typename T, uint SIDE>
     }
     uint4 words_a[COUNT], words_b[COUNT];
     uint terms = min(size.terms, ulong(DEPTH));
-    fetch<T, COUNT, THREADS>(words_a, from.a, from.stride_a, width_a, A_TERM == 1 ? rows : terms,
-                             A_TERM == 1 ? terms : rows, local);
-    fetch<T, COUNT, THREADS>(words_b, from.b, from.stride_b, width_b, B_COLUMN == 1 ? terms : columns,
-                             B_COLUMN == 1 ? columns : terms, local);
+    fetch_tiles<T, COUNT, SIDE, DEPTH, THREADS>(words_a, words_b, from, rows, columns, terms, local);
     for (ulong k = 0; k < size.terms; k += DEPTH) {
         threadgroup_barrier(mem_flags::mem_threadgroup);
         put<T, COUNT, THREADS>(tile_a, words_a, width_a, stride_a, local);
@@ -358,10 +381,7 @@ template <typename T, uint SIDE>
             from.a += from.step_a;
             from.b += from.step_b;
             terms = min(size.terms - k - DEPTH, ulong(DEPTH));
-            fetch<T, COUNT, THREADS>(words_a, from.a, from.stride_a, width_a, A_TERM == 1 ? rows : terms,
-                                     A_TERM == 1 ? terms : rows, local);
-            fetch<T, COUNT, THREADS>(words_b, from.b, from.stride_b, width_b, B_COLUMN == 1 ? terms : columns,
-                                     B_COLUMN == 1 ? columns : terms, local);
+            fetch_tiles<T, COUNT, SIDE, DEPTH, THREADS>(words_a, words_b, from, rows, columns, terms, local);
         }
 #pragma unroll
         for (uint term = 0; term < DEPTH; term += 8) {
@@ -394,9 +414,7 @@ template <typename T, uint SIDE>
             for (uint e = 0; e < 2; ++e) {
                 uint r = row + i * 8, c = column + j * 8 + e;
                 if (r < rows && c < columns) {
-                    ulong place = offsets[OUT] + (top + r) * size.out_row + (left + c) * stride_of<ulong>(OUT_COLUMN, size.out_column);
-                    ulong bias_at = offsets[BIAS] + (top + r) * size.bias_row + (left + c) * size.bias_column;
-                    write_out(out, bias, place, bias_at, sums[i][j].thread_elements()[e], size);
+                    write_element(out, bias, offsets, top + r, left + c, sums[i][j].thread_elements()[e], size);
                 }
             }
         }
@@ -432,10 +450,7 @@ template <uint EACH>
     }
     uint4 words_a[1], words_b[1];
     uint terms = min(size.terms, ulong(DEPTH)), buffer = 0;
-    fetch<float, 1, THREADS>(words_a, from.a, from.stride_a, width_a, A_TERM == 1 ? rows : terms,
-                             A_TERM == 1 ? terms : rows, local);
-    fetch<float, 1, THREADS>(words_b, from.b, from.stride_b, width_b, B_COLUMN == 1 ? terms : columns,
-                             B_COLUMN == 1 ? columns : terms, local);
+    fetch_tiles<float, 1, SIDE, DEPTH, THREADS>(words_a, words_b, from, rows, columns, terms, local);
     for (ulong k = 0; k < size.terms; k += DEPTH) {
         // Terms are rows of both tiles.
         threadgroup float4* tile_a = tiles_a[buffer];
@@ -455,10 +470,7 @@ template <uint EACH>
             from.a += from.step_a;
             from.b += from.step_b;
             terms = min(size.terms - k - DEPTH, ulong(DEPTH));
-            fetch<float, 1, THREADS>(words_a, from.a, from.stride_a, width_a, A_TERM == 1 ? rows : terms,
-                                     A_TERM == 1 ? terms : rows, local);
-            fetch<float, 1, THREADS>(words_b, from.b, from.stride_b, width_b, B_COLUMN == 1 ? terms : columns,
-                                     B_COLUMN == 1 ? columns : terms, local);
+            fetch_tiles<float, 1, SIDE, DEPTH, THREADS>(words_a, words_b, from, rows, columns, terms, local);
         }
 #pragma unroll
         for (uint term = 0; term < DEPTH; ++term) {
@@ -485,9 +497,7 @@ template <uint EACH>
         for (uint j = 0; j < EACH; ++j) {
             uint column = j / 4 * 64 + x * 4 + j % 4;
             if (row < rows && column < columns) {
-                ulong place = offsets[OUT] + (top + row) * size.out_row + (left + column) * stride_of<ulong>(OUT_COLUMN, size.out_column);
-                ulong bias_at = offsets[BIAS] + (top + row) * size.bias_row + (left + column) * size.bias_column;
-                write_out(out, bias, place, bias_at, sums[i][j], size);
+                write_element(out, bias, offsets, top + row, left + column, sums[i][j], size);
             }
         }
     }

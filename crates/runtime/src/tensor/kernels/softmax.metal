@@ -83,8 +83,9 @@ inline float fold_parts(float value, F f, threadgroup float* partial, uint part,
     threadgroup_barrier(mem_flags::mem_threadgroup);
     partial[part * SIMD + lane] = value;
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint other = 0; other < PARTS; ++other) {
-        value = other == 0 ? partial[lane] : f(value, partial[other * SIMD + lane]);
+    value = partial[lane];
+    for (uint other = 1; other < PARTS; ++other) {
+        value = f(value, partial[other * SIMD + lane]);
     }
     return value;
 }

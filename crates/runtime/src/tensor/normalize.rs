@@ -110,6 +110,9 @@ const RUNNING_VARIANCE: usize = 7;
 const ROW: usize = 8;
 const OPERANDS: usize = 9;
 
+/// Elements of a thread of the element-wise kernel on a GPU.
+const MOST_PER_THREAD: usize = 4;
+
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct Size {
@@ -127,6 +130,7 @@ struct Size {
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct ApplySize {
+    width: u64,
     steps: [u64; 6],
     epsilon: f32,
     padding: u32,
@@ -379,10 +383,14 @@ impl Normalize {
         let is_flat = inner < 32 && axes.sizes.len() > 1;
         let parameters: Dims = inner_steps[SCALE..].into();
         let mut constants = self.constants(views);
+        // On a GPU, threads share the index of a row, and its scale and bias, between elements.
+        let is_cpu = steps.device().caps().limits.vector_bits.is_some();
+        let is_wide = !is_flat && !is_cpu && inner >= 256 * MOST_PER_THREAD;
+        let per_thread = if is_wide { MOST_PER_THREAD } else { 1 };
         let (kept, grid) = if is_flat {
             (&axes, flat_grid(axes.count()))
         } else {
-            (&outer, rows_grid(inner, outer.count()))
+            (&outer, rows_grid(inner.div_ceil(per_thread), outer.count()))
         };
         constants.extend([
             (4, (kept.rank_class() as u32).into()),
@@ -391,8 +399,10 @@ impl Normalize {
             (8, parameter_class(parameters).into()),
             (17, of_variance.into()),
             (18, is_flat.into()),
+            (19, (per_thread as u32).into()),
         ]);
         let size = ApplySize {
+            width: inner as u64,
             steps: std::array::from_fn(|operand| inner_steps[operand] as u64),
             epsilon: self.epsilon,
             padding: 0,

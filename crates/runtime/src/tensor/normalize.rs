@@ -5,7 +5,7 @@ use elinvar_driver::Result;
 use crate::tensor::axes::{Axes, bytes_of};
 use crate::tensor::data_type::DataType;
 use crate::tensor::kernel_cache::{File, Value};
-use crate::tensor::map::{flat_grid, rows_grid};
+use crate::tensor::map::{elements_of_a_thread, flat_grid, rows_grid};
 use crate::tensor::operation::{
     Operands, Operate, Within, expect_float, expect_shape, fail, named_axes, reduced_shape,
 };
@@ -109,9 +109,6 @@ const RUNNING_VARIANCE: usize = 7;
 /// Number of the row, for intermediate results.
 const ROW: usize = 8;
 const OPERANDS: usize = 9;
-
-/// Elements of a thread of the element-wise kernel on a GPU.
-const MOST_PER_THREAD: usize = 4;
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -383,10 +380,7 @@ impl Normalize {
         let is_flat = inner < 32 && axes.sizes.len() > 1;
         let parameters: Dims = inner_steps[SCALE..].into();
         let mut constants = self.constants(views);
-        // On a GPU, threads share the index of a row, and its scale and bias, between elements.
-        let is_cpu = steps.device().caps().limits.vector_bits.is_some();
-        let is_wide = !is_flat && !is_cpu && inner >= 256 * MOST_PER_THREAD;
-        let per_thread = if is_wide { MOST_PER_THREAD } else { 1 };
+        let per_thread = if is_flat { 1 } else { elements_of_a_thread(steps.device(), inner) };
         let (kept, grid) = if is_flat {
             (&axes, flat_grid(axes.count()))
         } else {

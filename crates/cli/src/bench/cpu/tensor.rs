@@ -213,27 +213,47 @@ fn small(context: &Context) -> Result<Measured> {
         last.map(|last| last.wait()).transpose()?;
         Ok(start.elapsed().as_nanos() as u64 / PRODUCTS)
     };
+    let by_phase = || -> Result<[u64; 2]> {
+        let start = Instant::now();
+        let mut commands = stream.command_buffer();
+        for _ in 0..PRODUCTS {
+            commands.tensor_plan(&ours)?;
+        }
+        let recorded = start.elapsed();
+        let done = commands.submit()?;
+        let submitted = start.elapsed() - recorded;
+        done.wait()?;
+        Ok([recorded, submitted].map(|time| time.as_nanos() as u64 / PRODUCTS))
+    };
     let bare = bare(device, n, &a, &b)?;
     run(1)?;
     let (mut times, mut singly, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut recorded, mut submitted) = (Vec::new(), Vec::new());
     if let Some(Ok(bare)) = &bare {
         agree_with_bare(&out, bare)?;
     }
     for _ in 0..ROUNDS {
         times.push(run(TOGETHER)?);
         singly.push(run(1)?);
+        let [record, submit] = by_phase()?;
+        recorded.push(record);
+        submitted.push(submit);
         if let Some(Ok(bare)) = &bare {
             theirs.push(bare.host_time(PRODUCTS)? / PRODUCTS);
         }
     }
     let mut measured = Measured {
         size: format!(
-            "{n}x{n}x{n} floats, one of {PRODUCTS}, {TOGETHER} in a submission; stage: one by one; {}: {}",
+            "{n}x{n}x{n} floats, one of {PRODUCTS}, {TOGETHER} in a submission; stages: one by one, recording, submission; {}: {}",
             ours.route(),
             ours.algorithm()
         ),
         median_ns: median(times),
-        stages: vec![("one by one".into(), median(singly))],
+        stages: vec![
+            ("one by one".into(), median(singly)),
+            ("recording".into(), median(recorded)),
+            ("submission".into(), median(submitted)),
+        ],
         flops: Some(ours.flops()),
         ..Measured::default()
     };

@@ -29,6 +29,7 @@ constant bool OF_VARIANCE [[function_constant(17)]];
 constant bool FLAT [[function_constant(18)]];
 // `apply`: number of elements along x of a thread, a grid's width apart.
 constant uint PER_THREAD [[function_constant(19)]];
+constant constexpr uint MOST_PER_THREAD = 4;
 
 // Operands.
 constant constexpr uint X = 0, Y = 1, SCALE = 2, BIAS = 3, MEAN = 4, DEVIATION = 5, RUNNING_MEAN = 6, RUNNING_VARIANCE = 7, ROW = 8;
@@ -290,18 +291,6 @@ struct ApplySize {
 };
 
 template <typename I>
-inline void apply_to(device const uchar* x, device const uchar* scale, device const uchar* bias, device uchar* y,
-                     device const float* mean, device const float* deviation, thread I* offsets, constant ApplySize& size)
-{
-    float a = HAS_SCALE ? load<float>(scale, offsets[SCALE], TYPE_SCALE) : 1.0f;
-    float b = HAS_BIAS ? load<float>(bias, offsets[BIAS], TYPE_BIAS) : 0.0f;
-    float by = deviation[offsets[DEVIATION]];
-    by = OF_VARIANCE ? inverse_deviation(by, size.epsilon) : by;
-    float from = CENTER ? mean[offsets[MEAN]] : 0.0f;
-    store(y, offsets[Y], TYPE_Y, normalized(load<float>(x, offsets[X], TYPE_X), from, by, a, b));
-}
-
-template <typename I>
 [[kernel]] void apply(device const uchar* x [[buffer(0)]], device const uchar* scale [[buffer(1)]],
                       device const uchar* bias [[buffer(2)]], device uchar* y [[buffer(3)]],
                       device const float* mean [[buffer(4)]], device const float* deviation [[buffer(5)]],
@@ -315,22 +304,28 @@ template <typename I>
     }
     I offsets[6] = {0, 0, 0, 0, 0, 0};
     add_offsets<I, 6>(index, KEPT, axes, offsets);
-    if (FLAT) {
-        apply_to<I>(x, scale, bias, y, mean, deviation, offsets, size);
-        return;
-    }
     I steps[6] = {stride_of<I>(STEP_X, size.steps[X]), stride_of<I>(STEP_Y, size.steps[Y])};
     for (uint n = SCALE; n <= DEVIATION; ++n) {
         steps[n] = stride_of<I>(STEP_SCALE, size.steps[n]);
     }
+    float values[MOST_PER_THREAD];
+#pragma clang loop unroll(full)
     for (uint k = 0; k < PER_THREAD; ++k) {
-        I column = I(at.x) + k * I(grid.x);
-        if (column < I(size.width)) {
-            I offsets_k[6];
-            for (uint n = X; n <= DEVIATION; ++n) {
-                offsets_k[n] = offsets[n] + column * steps[n];
-            }
-            apply_to<I>(x, scale, bias, y, mean, deviation, offsets_k, size);
+        I column = FLAT ? 0 : I(at.x) + k * I(grid.x);
+        // Loads without a condition are not waited for one by one.
+        column = PER_THREAD == 1 || column < I(size.width) ? column : I(at.x);
+        values[k] = load<float>(x, offsets[X] + column * steps[X], TYPE_X);
+    }
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < PER_THREAD; ++k) {
+        I column = FLAT ? 0 : I(at.x) + k * I(grid.x);
+        if (PER_THREAD == 1 || column < I(size.width)) {
+            float a = HAS_SCALE ? load<float>(scale, offsets[SCALE] + column * steps[SCALE], TYPE_SCALE) : 1.0f;
+            float b = HAS_BIAS ? load<float>(bias, offsets[BIAS] + column * steps[BIAS], TYPE_BIAS) : 0.0f;
+            float by = deviation[offsets[DEVIATION] + column * steps[DEVIATION]];
+            by = OF_VARIANCE ? inverse_deviation(by, size.epsilon) : by;
+            float from = CENTER ? mean[offsets[MEAN] + column * steps[MEAN]] : 0.0f;
+            store(y, offsets[Y] + column * steps[Y], TYPE_Y, normalized(values[k], from, by, a, b));
         }
     }
 }

@@ -139,6 +139,35 @@ fn a_barrier_that_not_all_threads_may_reach_is_a_warning() {
     assert!(!ended.stderr.contains("warning"), "{}", ended.stderr);
 }
 
+/// Kernels are compiled for two simdgroups, and are accepted if they are right for one.
+#[test]
+fn barriers_at_which_two_simdgroups_do_not_meet_are_a_warning() {
+    let folder = Folder::new();
+    let kernel = |name: &str, attribute: &str| {
+        format!(
+            "{attribute} kernel void {name}(device uint* o, uint s [[simdgroup_index_in_threadgroup]], uint i [[thread_position_in_grid]]) {{\n  \
+             if (s == 0) {{\n    threadgroup_barrier(mem_flags::mem_threadgroup);\n    o[i] = 1;\n  }} else {{\n    \
+             threadgroup_barrier(mem_flags::mem_threadgroup);\n    o[i] = 2;\n  }}\n}}\n"
+        )
+    };
+    let one = kernel("one", "[[max_total_threads_per_threadgroup(32)]]");
+    let file = folder.write("two.metal", format!("{HEAD}{}{one}", kernel("two", "")));
+    let what = "threadgroup_barrier in kernel `two` under control flow that differs between the simdgroups of a threadgroup; \
+                threadgroups of one simdgroup are accepted";
+    let warning = format!("{file}:5: warning: {what}");
+    for target in ["cpu", "cuda"] {
+        for codegen in [&[][..], &["--codegen"]] {
+            // Twice: only what is right for two simdgroups is kept in the cache.
+            for _ in 0..2 {
+                let ended = elinvar(&[&["check", &file, "--target", target], codegen].concat());
+                ended.expect(0, &[&warning]);
+                let ok = ended.stdout.matches(&format!("\n      {target}")).count();
+                assert_eq!((ok, ended.stderr.matches("kernel `one`").count()), (2, 0), "{}", ended.stderr);
+            }
+        }
+    }
+}
+
 /// Names of the listed kernels.
 fn names(json: &Value) -> Vec<&str> {
     states(json).into_iter().map(|(name, ..)| name).collect()

@@ -18,7 +18,7 @@ pub use elinvar_msl::Declared;
 pub use group::{MAX_THREADS_PER_THREADGROUP, check_group, max_threads};
 pub use logs::log_sites;
 pub use origin::{Origin, given, is_invariant, least_bytes};
-pub use program::{Program, Rejected, Thread, Verdict};
+pub use program::{Accepted, Program, Rejected, Thread, Verdict, check_sizes};
 
 use elinvar_cache::Cache;
 use elinvar_driver::PerProcess;

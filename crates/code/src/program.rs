@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use elinvar_cache::{Cache, Key as CacheKey, KeyBuilder, decode, encode};
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Constant, Error, Result, Signature, Source};
+use elinvar_driver::{Constant, Dim3, Error, Result, Signature, Source};
 use elinvar_ir::Module;
 use elinvar_msl::{CachedProgram, Declared, InductionVariables, Specialized, Toolchain, stage};
 
-use crate::Origin;
+use crate::{Origin, max_threads};
+
+/// Threads of a simdgroup.
+const SIMDGROUP: u32 = 32;
 
 /// Kernel name and values of function constants.
 type Key = (String, Vec<Constant>);
@@ -33,8 +36,17 @@ pub struct Thread {
     module: Mutex<Option<Arc<Module>>>,
 }
 
-/// A kernel's signature if it was accepted.
-pub type Verdict = Result<Signature, Rejected>;
+/// Whether a kernel was accepted for threadgroups of two simdgroups, or of one.
+pub type Verdict = Result<Accepted, Rejected>;
+
+/// A kernel that was accepted.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    /// The kernel's signature.
+    pub signature: Signature,
+    /// Why it was rejected for threadgroups of two simdgroups, if it was.
+    pub beyond_one_simdgroup: Option<Error>,
+}
 
 /// Why a kernel was rejected.
 #[derive(Clone, Debug)]
@@ -43,6 +55,24 @@ pub struct Rejected {
     pub signature: Option<Box<Signature>>,
     /// The error.
     pub error: Error,
+}
+
+/// Checks a kernel for threadgroups of two simdgroups, since some kernels are rejected only then. If it is rejected, or allows fewer threads,
+/// it is checked for one simdgroup, as it may be meant for one.
+pub fn check_sizes(signature: &Signature, check: impl Fn(Dim3) -> Result<()>) -> Verdict {
+    let most = max_threads(signature);
+    let accepted = |beyond_one_simdgroup| Ok(Accepted { signature: signature.clone(), beyond_one_simdgroup });
+    let beyond = match most >= 2 * SIMDGROUP {
+        true => match check(Dim3::from(2 * SIMDGROUP)) {
+            Ok(()) => return accepted(None),
+            Err(error) => Some(error),
+        },
+        false => None,
+    };
+    match check(Dim3::from(most.min(SIMDGROUP))) {
+        Ok(()) => accepted(beyond),
+        Err(error) => Err(Rejected { signature: Some(Box::new(signature.clone())), error }),
+    }
 }
 
 impl Program {
@@ -148,13 +178,13 @@ impl Program {
     }
 
     /// Checks kernels with these function constants, in their order. Those whose verdicts the cache does not have under their keys are
-    /// compiled together.
+    /// compiled together. `check` accepts or rejects a threadgroup size.
     pub fn check(
         &self,
         kernels: &[&str],
         constants: &[Constant],
         key: impl Fn(&str) -> Option<CacheKey>,
-        check: impl Fn(&Arc<Thread>) -> Result<()>,
+        check: impl Fn(&Arc<Thread>, Dim3) -> Result<()>,
     ) -> Vec<Verdict> {
         let keys: Vec<_> = kernels.iter().map(|kernel| key(kernel)).collect();
         let incomplete = |why| Rejected { signature: None, error: Error::InvalidArgument(why) };
@@ -162,7 +192,11 @@ impl Program {
             decode(&self.cache.load(key.as_ref()?)?)
         };
         let mut verdicts: Vec<Option<Verdict>> = stage::timed("cache", || {
-            keys.iter().map(|key| cached(key).map(|cached| cached.map_err(incomplete))).collect()
+            let verdict = |cached: Result<Signature, String>| match cached {
+                Ok(signature) => Ok(Accepted { signature, beyond_one_simdgroup: None }),
+                Err(why) => Err(incomplete(why)),
+            };
+            keys.iter().map(|key| cached(key).map(verdict)).collect()
         });
         let missing: Vec<usize> = (0..kernels.len()).filter(|at| verdicts[*at].is_none()).collect();
         let names: Vec<&str> = missing.iter().map(|at| kernels[*at]).collect();
@@ -170,11 +204,13 @@ impl Program {
         for (at, specialized) in missing.into_iter().zip(specialized) {
             let verdict = self.verdict(specialized, constants, &check);
             let record = match &verdict {
-                Ok(signature) => Some(encode(&Ok::<_, String>(signature))),
+                Ok(Accepted { signature, beyond_one_simdgroup: None }) => {
+                    Some(encode(&Ok::<_, String>(signature)))
+                }
                 Err(Rejected { error: Error::InvalidArgument(why), .. }) => {
                     Some(encode(&Err::<Signature, _>(why)))
                 }
-                Err(_) => None,
+                Ok(_) | Err(_) => None,
             };
             if let (Some(key), Some(record)) = (&keys[at], record) {
                 self.cache.store(key, &record);
@@ -188,16 +224,12 @@ impl Program {
         &self,
         specialized: Result<Specialized, elinvar_msl::Error>,
         constants: &[Constant],
-        check: &impl Fn(&Arc<Thread>) -> Result<()>,
+        check: &impl Fn(&Arc<Thread>, Dim3) -> Result<()>,
     ) -> Verdict {
         let read = specialized.map_err(Error::from).and_then(|specialized| self.read(specialized));
         let (signature, module) = read.map_err(|error| Rejected { signature: None, error })?;
         let thread = Arc::new(self.assemble(signature, constants, Some(module)));
-        let signature = thread.origin.signature.clone();
-        match check(&thread) {
-            Ok(()) => Ok(signature),
-            Err(error) => Err(Rejected { signature: Some(Box::new(signature)), error }),
-        }
+        check_sizes(&thread.origin.signature, |group| check(&thread, group))
     }
 
     /// The IR of a thread's code.

@@ -221,12 +221,32 @@ fn what_cannot_be_had_is_refused_by_name() {
             other => panic!("{of}: {other:?}"),
         }
     }
-    let text = "using namespace metal; kernel void k(const array<device float*, 2> seen [[buffer(0)]]) {}";
-    match Program::compile(&toolchain(), &Source::msl(text)).unwrap().ir("k") {
-        Err(Error::Unsupported(why)) => {
-            assert!(why.contains("`seen`") && why.contains("of argument buffers"), "{why}")
+    for of in [
+        "const array<device float*, 2>",
+        "array<constant int*, 4>",
+        "array_ref<device float*>",
+        "array<visible_function_table<float(float)>, 2>",
+    ] {
+        let text = format!("using namespace metal; kernel void k({of} seen [[buffer(0)]]) {{}}");
+        match Program::compile(&toolchain(), &Source::msl(text)).unwrap().ir("k") {
+            Err(Error::Unsupported(why)) => {
+                let is_of_buffers = why.contains("members of argument buffers");
+                assert!(why.contains("`seen`") && is_of_buffers == of.contains('*'), "{why}");
+            }
+            other => panic!("{of}: {other:?}"),
         }
-        other => panic!("{other:?}"),
+    }
+    for seen in ["device float* const (&seen)[3]", "device float* seen[3]", "device float** seen"] {
+        let text = format!("kernel void k({seen} [[buffer(0)]]) {{}}");
+        match Program::compile(&toolchain(), &Source::named("k.metal", text)) {
+            Err(Error::Compile(found)) => assert_eq!(
+                found[0].to_string().lines().next(),
+                Some(
+                    "k.metal:1:15: error: parameter `seen` must point to `device`, `constant` or `threadgroup` memory"
+                ),
+            ),
+            other => panic!("{seen}: {other:?}"),
+        }
     }
     match PROGRAM.ir("nothing") {
         Err(Error::NoKernel { name, known }) => {

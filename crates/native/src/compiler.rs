@@ -175,14 +175,12 @@ impl Compiler {
         Some(self.generator.identify(key.number(flags), level).finish())
     }
 
-    /// Runs all passes before code generation of several kernels, for threadgroups of `threads` threads, or of a kernel's maximum if it
-    /// is lower. Verdicts are in the order of the kernels.
-    pub fn check(&self, kernels: &[&str], options: &PipelineOptions, threads: u32) -> Vec<Verdict> {
-        let group = Dim3::from(threads);
-        let form = Form { group: Some(group), stoppable: false, objects: SizeBound::DEFAULT };
+    /// Runs all passes before code generation of several kernels, for the threadgroup sizes of [`elinvar_code::check_sizes`]. Verdicts are in
+    /// the order of the kernels.
+    pub fn check(&self, kernels: &[&str], options: &PipelineOptions) -> Vec<Verdict> {
+        let form = Form { group: None, stoppable: false, objects: SizeBound::DEFAULT };
         let key = |name: &str| self.key("checked", name, options, form, self.target().level());
-        self.program.check(kernels, &options.constants, key, |thread| {
-            let group = Dim3::from(max_threads(&thread.origin.signature).min(threads));
+        self.program.check(kernels, &options.constants, key, |thread, group| {
             self.vectorize(thread, options.checked, Form { group: Some(group), ..form }).map(drop)
         })
     }

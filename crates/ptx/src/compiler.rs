@@ -1,7 +1,7 @@
 //! [`Compiler`]: compiles the kernels of a source to PTX.
 
 use elinvar_cache::{Cache, Key, decode, encode};
-use elinvar_code::{Declared, Program, Thread, Verdict, given, is_invariant, max_threads};
+use elinvar_code::{Declared, Program, Thread, Verdict, given, is_invariant};
 use elinvar_driver::{Arg, ArgKind, Dim3, MathMode, PipelineOptions, Result, Signature, Source};
 use elinvar_msl::{InductionVariables, stage};
 use elinvar_spmd::bounds::Checks;
@@ -124,19 +124,12 @@ impl Compiler {
         Ok(self.program.thread(name, &options.constants)?.origin.signature.clone())
     }
 
-    /// Runs all passes before code generation of several kernels, and checks them for threadgroups of `threads` threads, or of a kernel's
-    /// maximum if it is lower. Verdicts are in the order of the kernels.
-    pub fn check(
-        &self,
-        kernels: &[&str],
-        options: &PipelineOptions,
-        constants: Constants,
-        threads: u32,
-    ) -> Vec<Verdict> {
-        let key = |name: &str| self.key("ptx checked", name, options, constants, threads);
-        self.program.check(kernels, &options.constants, key, |thread| {
+    /// Runs all passes before code generation of several kernels, for the threadgroup sizes of [`elinvar_code::check_sizes`]. Verdicts are in
+    /// the order of the kernels.
+    pub fn check(&self, kernels: &[&str], options: &PipelineOptions, constants: Constants) -> Vec<Verdict> {
+        let key = |name: &str| self.key("ptx checked", name, options, constants, 0);
+        self.program.check(kernels, &options.constants, key, |thread, group| {
             self.prepare(thread, options, constants)?;
-            let group = Dim3::from(max_threads(&thread.origin.signature).min(threads));
             self.check_group_of(thread, group)
         })
     }

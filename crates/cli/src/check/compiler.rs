@@ -1,7 +1,7 @@
 //! [`Compiler`]: the compiler for a target, with or without code generation.
 
-use elinvar::{Dim3, Error, Signature, Source};
-use elinvar_code::{Declared, Rejected, Verdict, max_threads, user_cache};
+use elinvar::{Error, Signature, Source};
+use elinvar_code::{Declared, Rejected, Verdict, check_sizes, user_cache};
 use elinvar_driver::PipelineOptions;
 use elinvar_msl::{CachedProgram, Toolchain};
 use elinvar_native::{Form, SizeBound};
@@ -10,10 +10,6 @@ use elinvar_ptx::Constants;
 use super::file_report::Built;
 use super::is;
 use crate::target::Target;
-
-/// Threads of the threadgroup that a kernel is checked for, or as many as it allows: those of a simdgroup, because some kernels
-/// are rejected only then.
-const CHECKED_THREADS: u32 = 32;
 
 /// Declarations of a source, from the front end alone.
 ///
@@ -72,11 +68,11 @@ impl Compiler {
         let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
         let verdicts = match self {
             _ if codegen => names.iter().map(|name| self.generate(name, options)).collect(),
-            Self::Cpu(compiler) => compiler.check(&names, options, CHECKED_THREADS),
-            Self::Cuda(compiler) => compiler.check(&names, options, Constants::Values, CHECKED_THREADS),
+            Self::Cpu(compiler) => compiler.check(&names, options),
+            Self::Cuda(compiler) => compiler.check(&names, options, Constants::Values),
         };
         let built = kernels.iter().zip(verdicts).map(|(kernel, verdict)| match verdict {
-            Ok(signature) => Built::Ok(signature),
+            Ok(accepted) => Built::Ok(accepted),
             Err(Rejected { signature: Some(signature), error }) => Built::Refused(*signature, error),
             Err(Rejected { signature: None, error }) => match error {
                 Error::InvalidArgument(why) if self.misses_constants(options) => Built::Incomplete(why),
@@ -95,8 +91,7 @@ impl Compiler {
 
     fn generate(&self, name: &str, options: &PipelineOptions) -> Verdict {
         let signature = self.signature(name, options).map_err(|error| Rejected { signature: None, error })?;
-        let group = Dim3::from(max_threads(&signature).min(CHECKED_THREADS));
-        let generated = match self {
+        check_sizes(&signature, |group| match self {
             Self::Cpu(compiler) => {
                 let form = Form { group: Some(group), stoppable: false, objects: SizeBound::DEFAULT };
                 compiler.kernel(name, options, form).map(drop)
@@ -104,10 +99,6 @@ impl Compiler {
             Self::Cuda(compiler) => compiler
                 .kernel(name, options, Constants::Values)
                 .and_then(|_| compiler.check_group(name, options, group)),
-        };
-        match generated {
-            Ok(()) => Ok(signature),
-            Err(error) => Err(Rejected { signature: Some(Box::new(signature)), error }),
-        }
+        })
     }
 }

@@ -5,7 +5,7 @@
 
 use clap::ValueEnum;
 use elinvar::{Dim3, Error, Signature, Source};
-use elinvar_code::{Declared, max_threads};
+use elinvar_code::{Accepted, Declared, max_threads};
 use elinvar_driver::{Constant, PipelineOptions, Tier};
 use elinvar_native::{Form, LineSize, SizeBound};
 use elinvar_ptx::Constants;
@@ -147,7 +147,11 @@ pub fn print(
                 say(format_args!("{} kernel {name} ({file}:{line}), {target}", emit.comment()))?;
                 say(code.trim_end())?;
                 say("")?;
-                report.enter(target, kernel, Built::Ok(kernel.clone()));
+                report.enter(
+                    target,
+                    kernel,
+                    Built::Ok(Accepted { signature: kernel.clone(), beyond_one_simdgroup: None }),
+                );
             }
             Err(error) => report.enter(target, kernel, Built::Refused(kernel.clone(), error)),
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use elinvar::{Diagnostic, Error, Severity, Signature};
-use elinvar_code::Declared;
+use elinvar_code::{Accepted, Declared};
 use elinvar_driver::{FunctionConstant, UnsupportedKernel};
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ pub struct FileReport {
 
 /// Result of building a kernel.
 pub enum Built {
-    Ok(Signature),
+    Ok(Accepted),
     /// Values of function constants are missing; has the message.
     Incomplete(String),
     Refused(Signature, Error),
@@ -125,7 +125,10 @@ impl FileReport {
     /// Adds the result of building a kernel for a target.
     pub fn enter(&mut self, target: Target, kernel: &Signature, built: Built) {
         let (signature, state) = match built {
-            Built::Ok(signature) => {
+            Built::Ok(Accepted { signature, beyond_one_simdgroup }) => {
+                if let Some(error) = beyond_one_simdgroup {
+                    one_simdgroup_only(kernel, error).iter().for_each(|warning| self.note(warning));
+                }
                 if let Some(line) = signature.code.and_then(|code| code.divergent_barrier) {
                     self.note(&divergent_barrier(&kernel.file, line));
                 }
@@ -301,6 +304,20 @@ fn not_built(kernel: &Signature, why: &str) -> Diagnostic {
     }
 }
 
+/// What is wrong with a kernel in threadgroups of two simdgroups, which may be right for one.
+fn one_simdgroup_only(kernel: &Signature, error: Error) -> Vec<Diagnostic> {
+    let mut found = match error {
+        Error::Compile(diagnostics) => diagnostics,
+        Error::Unsupported(why) => vec![placed(kernel, &why)],
+        other => vec![placed(kernel, &other.to_string())],
+    };
+    for diagnostic in &mut found {
+        diagnostic.severity = Severity::Warning;
+        diagnostic.message += "; threadgroups of one simdgroup are accepted";
+    }
+    found
+}
+
 /// A barrier that not all threads may reach; the same for all kernels of a template.
 fn divergent_barrier(file: &str, line: u32) -> Diagnostic {
     let message = "not all threads of the threadgroup may reach this barrier: a simdgroup arrives if any of its threads does";
@@ -341,7 +358,8 @@ mod tests {
     fn each_target_has_a_state_of_its_own() {
         let targets: [Target; 3] = ["cpu", "cuda:sm_80", "cuda:sm_90"].map(|name| name.parse().unwrap());
         let mut report = FileReport::new("a.metal".into());
-        report.enter(targets[0], &kernel(), Built::Ok(kernel()));
+        let accepted = Accepted { signature: kernel(), beyond_one_simdgroup: None };
+        report.enter(targets[0], &kernel(), Built::Ok(accepted));
         assert_eq!(report.exit_code(), None);
         for target in &targets[1..] {
             let error = Error::unsupported("a.metal:7:2: a call: of `f`");

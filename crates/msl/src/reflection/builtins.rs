@@ -56,7 +56,7 @@ const UNSUPPORTED: [&str; 24] = [
 ];
 
 /// Types of the library that are not supported, by the beginning of their names.
-const OPAQUE_TYPES: [&str; 12] = [
+const OPAQUE_TYPES: [&str; 13] = [
     "texture",
     "depth",
     "sampler",
@@ -69,6 +69,7 @@ const OPAQUE_TYPES: [&str; 12] = [
     "compute_pipeline_state",
     "tensor",
     "array<",
+    "array_ref<",
 ];
 
 /// Whether an attribute of Metal is not supported.
@@ -86,9 +87,10 @@ pub(crate) fn is_opaque(of: &str) -> bool {
     OPAQUE_TYPES.iter().any(|prefix| of.starts_with(prefix))
 }
 
-/// Whether a type is an array of pointers, which Metal allows in argument buffers only.
+/// Whether a type is an array of pointers, which Metal allows in argument buffers only: its compiler has "invalid type for input declaration
+/// in a kernel function" (shader-slang/slang#4555, KhronosGroup/SPIRV-Cross#713).
 pub(crate) fn is_array_of_buffers(of: &str) -> bool {
-    of.starts_with("array<") && of.contains('*')
+    (of.starts_with("array<") || of.starts_with("array_ref<")) && of.contains('*')
 }
 
 #[cfg(test)]

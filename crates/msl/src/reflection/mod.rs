@@ -125,8 +125,8 @@ impl SignatureBuilder<'_> {
         let what = format!("parameter {name} of type `{of}`");
         if builtins::is_array_of_buffers(of) {
             let message = format!(
-                "kernel `{}` takes {what}; arrays of buffers are members of argument buffers, `constant Arguments& a [[buffer(n)]]`, \
-                 not parameters",
+                "kernel `{}` takes {what}; Metal has arrays of buffers as members of argument buffers, \
+                 `constant Arguments& a [[buffer(n)]]`, not as parameters",
                 self.kernel.name
             );
             let d = self.diagnostic(param.offset, message);

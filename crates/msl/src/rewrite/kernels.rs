@@ -287,13 +287,17 @@ pub(super) fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
                 words.push(at - 1);
                 continue;
             }
+            // `device T* p[2]` is a pointer to its elements, `constant T (&r)[2]` is none.
             "[" => {
+                if at > from && !matches!(tokens.spelling(at - 1), ")" | "]") {
+                    space = Some(since_pointer.take());
+                }
                 at = tokens.after_group(at).unwrap_or(at + 1);
                 continue;
             }
             // `device T* constant* p`: the qualifiers before the last `*` are those of the pointee.
             "*" | "&" => {
-                space = since_pointer.take().or(space);
+                space = Some(since_pointer.take());
                 words.push(at);
             }
             "device" => since_pointer = Some(AddressSpace::Device),
@@ -304,6 +308,10 @@ pub(super) fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
             _ => words.push(at),
         }
         at += 1;
+    }
+    // `(&name)[2]`
+    while words.last().is_some_and(|last| tokens.spelling(*last) == ")") {
+        words.pop();
     }
     let name = match words[..] {
         [.., before, last]
@@ -319,7 +327,7 @@ pub(super) fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
     Param {
         name,
         attributes,
-        space: space.or(since_pointer),
+        space: space.unwrap_or(since_pointer),
         has_members: false,
         offset: tokens.start(first),
     }
@@ -372,6 +380,27 @@ mod tests {
         ];
         assert_eq!(names, expected);
         assert_eq!(d.kernel.params[4].attributes[0].name, "thread_position_in_grid");
+    }
+
+    #[test]
+    fn the_address_space_is_that_of_the_outermost_pointer() {
+        let d = read(
+            "kernel void f(device float* const (&a)[3], device float** b, device float* c[2], device float d[2][3], \
+             constant float (&e)[2], device float* constant (&g)[2], device float (*h)[2], device float* device& k) {",
+        );
+        let names: Vec<_> = d.kernel.params.iter().map(|p| (p.name.as_str(), p.space)).collect();
+        let (device, constant) = (Some(AddressSpace::Device), Some(AddressSpace::Constant));
+        let expected = [
+            ("a", None),
+            ("b", None),
+            ("c", None),
+            ("d", device),
+            ("e", constant),
+            ("g", constant),
+            ("h", device),
+            ("k", device),
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //!
 //! - If every lane that reached a dominating block reaches this one, within the same iteration, the mask is that block's.
 //! - After a branch it is the ballot of the preceding lanes on the branch's condition.
-//! - Otherwise, at joins that not all lanes reach, all lanes of the immediate dominator vote: with yes on the edges into the
-//!   block, with no on the edges that bypass it.
+//! - Otherwise, at joins that not all lanes reach, all lanes of a dominator vote: with yes on the edges into the block, with no on the
+//!   edges that bypass it. It is the nearest dominator whose lanes come by such an edge before they leave the blocks that it dominates.
 //! - The lanes of a loop's next iteration are those of its latch that take the back edge. The lanes of a loop with several latches
 //!   vote on the back edges and on the exits.
 //!
@@ -135,11 +135,13 @@ impl<'f> ActiveMasks<'f> {
             return self.behind_branch(from, block);
         }
         let Some(near) = near else { return self.known_first() };
-        let mask = self.of(near);
         if !self.is_parted_between(near, block) {
-            return mask;
+            return self.of(near);
         }
-        self.vote(block, &mask, near);
+        let is_voter = |d: &BlockId| self.cfg.loop_of(*d) == home && self.all_pass(*d, block);
+        let voter = dominators.iter().copied().find(is_voter).unwrap_or(near);
+        let mask = self.of(voter);
+        self.vote(block, &mask, voter);
         let incoming = entries.iter().map(|from| (*from, self.result((*from, block), self.place(block))));
         let incoming: Vec<(BlockId, Operand)> = incoming.collect();
         let join = self.function.new_value(Type::I32, None);
@@ -203,6 +205,19 @@ impl<'f> ActiveMasks<'f> {
     fn is_parted_between(&self, from: BlockId, to: BlockId) -> bool {
         let (first, last) = (self.cfg.position(from), self.cfg.position(to));
         self.cfg.order[first..last].iter().any(|b| self.divergence.is_divergent(*b))
+    }
+
+    /// Whether all lanes of `near` take an edge that passes the position of `block`, which it dominates, before one out of the blocks
+    /// that it dominates.
+    fn all_pass(&self, near: BlockId, block: BlockId) -> bool {
+        let at = self.cfg.position(block);
+        let leaves = |(from, to): (BlockId, BlockId)| {
+            self.cfg.dominates(near, from)
+                && !self.cfg.dominates(near, to)
+                && !self.cfg.is_back_edge(from, to)
+                && self.cfg.position(to) < at
+        };
+        !self.edges().any(leaves)
     }
 
     fn place(&self, block: BlockId) -> Place {

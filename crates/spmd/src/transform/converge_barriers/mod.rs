@@ -18,6 +18,7 @@
 //! At the end of a loop control returns to its header while a lane's pc is the header. Parts without barriers that have one entry
 //! and one exit keep their control flow. A region in which only the first branch diverges needs no pc ([`uniform`]). Values that cross blocks pass through stack slots, which are promoted at once.
 
+mod tails;
 mod uniform;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -32,12 +33,15 @@ use crate::analysis::cfg::{Cfg, Loop};
 use crate::analysis::divergent_barriers::{self, DivergentRegion, has_barrier, is_barrier};
 use crate::intrinsic::{Group, GroupCall, GroupOp, Intrinsic};
 use crate::support::builder::{Builder, i32_const};
-use crate::support::ir::rename_incoming;
+use crate::support::ir::{callee_name, rename_incoming};
 use crate::transform::mem2reg;
 use uniform::UniformRegion;
 
 /// Maximum number of regions of a function.
 const MOST: usize = 256;
+
+/// Maximum number of ends of regions that are duplicated in a function.
+const MOST_COPIES: usize = 32;
 
 /// Rewrites the regions of a function of `module`; returns whether there are any.
 ///
@@ -49,7 +53,8 @@ pub(crate) fn converge(module: &Module, function: &mut Function) -> Result<bool,
     }
     let mut split = function.clone();
     split_at_barriers(&mut split);
-    for number in 0..MOST {
+    let mut copies = 0;
+    for number in 0..MOST + MOST_COPIES {
         // Irreducible control flow is rejected where it matters.
         let Ok(cfg) = Cfg::new(&split, BlockId(0), |_| false) else { return Ok(false) };
         let regions = divergent_barriers::regions(module, &split, &cfg);
@@ -59,6 +64,10 @@ pub(crate) fn converge(module: &Module, function: &mut Function) -> Result<bool,
             }
             return Ok(number > 0);
         };
+        if copies < MOST_COPIES && tails::duplicate(&mut split, &cfg, &region) {
+            copies += 1;
+            continue;
+        }
         Rewrite::new(&mut split, &cfg, &region).run();
         mem2reg::promote(&mut split);
     }
@@ -449,7 +458,8 @@ fn nodes(function: &Function, cfg: &Cfg, region: &DivergentRegion) -> Vec<Node> 
 }
 
 /// Moves nodes without a barrier before those with one that do not lead to them: what lanes do before they leave, others may expect
-/// behind their barrier. A node that leaves a loop from its middle is moved into the loop, so that its lanes run it in their iteration.
+/// behind their barrier. A node that leaves a loop from its middle is moved into the loop, so that its lanes run it in their iteration, unless
+/// it has functions of a simdgroup, for which the lanes of all iterations wait for each other.
 fn barriers_last(function: &Function, cfg: &Cfg, nodes: Vec<Node>) -> Vec<Node> {
     let mut ordered: Vec<Node> = Vec::new();
     for node in nodes {
@@ -459,7 +469,9 @@ fn barriers_last(function: &Function, cfg: &Cfg, nodes: Vec<Node>) -> Vec<Node> 
             edges.any(|block| !cfg.is_back_edge(*block, node.head))
         };
         let at = ordered.iter().rposition(leads).map_or(0, |last| last + 1);
-        let stays = |l: usize| cfg.contains(l, node.head) || leaves_from_the_middle(cfg, &node, l);
+        let exchanges = node.blocks.iter().any(|block| has_group_call(function, *block));
+        let stays =
+            |l: usize| cfg.contains(l, node.head) || !exchanges && leaves_from_the_middle(cfg, &node, l);
         let is_in_place = at == 0 || cfg.loops_around(ordered[at - 1].head).all(stays);
         let passes_barrier = ordered[at..].iter().any(|other| other.has_barrier);
         match is_in_place && passes_barrier && !node.has_barrier {
@@ -478,6 +490,18 @@ fn leaves_from_the_middle(cfg: &Cfg, node: &Node, l: usize) -> bool {
     let mut ends = latches.iter().chain([header]).filter(|end| *end != middle);
     let leaves = |end: &BlockId| cfg.successors[end.0 as usize].iter().any(|to| !cfg.contains(l, *to));
     cfg.contains(l, *middle) && ends.any(leaves)
+}
+
+/// Whether a block calls a function of a simdgroup.
+fn has_group_call(function: &Function, block: BlockId) -> bool {
+    let calls_any = |inst: &Inst| match &inst.op {
+        Op::Call(call) => matches!(
+            callee_name(call).and_then(Intrinsic::parse),
+            Some(Intrinsic::Group(_) | Intrinsic::SimdgroupBarrier)
+        ),
+        _ => false,
+    };
+    function.block(block).insts.iter().any(calls_any)
 }
 
 fn phis(function: &Function, block: BlockId) -> impl Iterator<Item = &Inst> {

@@ -229,7 +229,7 @@ fn softmax(device: &Device) -> CaseResult {
     for data_type in DataType::FLOATS {
         for (shape, axis) in [([5, 67], 1), ([67, 35], 0), ([1, 1], 1)] {
             let x = Stored::random(device, data_type, &shape, Layout::row_major(), &mut random)?;
-            // Types of 16 bits differ in loads and stores, and in that their output never keeps exponentials: one of the two is enough.
+            // Either keeps no exponentials in an output of 16 bits, so one of them is enough for such a type.
             for logarithm in [false, true] {
                 if data_type != DataType::F32 && logarithm != (data_type == DataType::BF16) {
                     continue;

@@ -100,12 +100,15 @@ impl Cache {
     /// sixteenth of the limit: least recently used entries beyond the limit are removed.
     pub fn store(&self, key: &Key, bytes: &[u8]) {
         let Some(folder) = &self.folder else { return };
-        let size = bytes.len() as u64;
-        if size > LARGEST || size > folder.limit {
+        if bytes.len() as u64 > LARGEST {
             return;
         }
-        match folder.store(key, bytes) {
-            Ok(()) => folder.evict_if_due(size),
+        let Some(sealed) = entry::seal(key, bytes).filter(|sealed| sealed.len() as u64 <= folder.limit)
+        else {
+            return;
+        };
+        match folder.store(key, &sealed) {
+            Ok(()) => folder.evict_if_due(sealed.len() as u64),
             Err(why) => tracing::debug!("cannot store {key} in {}: {why}", folder.path.display()),
         }
     }
@@ -169,12 +172,11 @@ impl Folder {
         Ok(Some(content))
     }
 
-    fn store(&self, key: &Key, bytes: &[u8]) -> std::io::Result<()> {
+    fn store(&self, key: &Key, sealed: &[u8]) -> std::io::Result<()> {
         let temporary = temporary_name();
         let mut file = self.create(&temporary)?;
         let written = file
-            .write_all(&entry::head(key, bytes))
-            .and_then(|()| file.write_all(bytes))
+            .write_all(sealed)
             .and_then(|()| Ok(rustix::fs::renameat(&self.open, &temporary, &self.open, key.to_string())?));
         if written.is_err() {
             let _gone = rustix::fs::unlinkat(&self.open, &temporary, AtFlags::empty());

@@ -235,8 +235,10 @@ fn what_was_not_used_for_longest_goes_first() {
     let left: Vec<u64> = (0..11).filter(|i| small.load(&key(*i)).is_some()).collect();
     assert_eq!(left, [0, 3, 4, 5, 6, 7, 8, 9, 10]);
     assert!(!old.exists() && young.exists());
-    small.store(&key(11), &[7; 11 * 4096]);
+    small.store(&key(11), &entry::tests::pseudorandom(11 * 4096));
     assert!(small.load(&key(11)).is_none(), "larger than the limit");
+    small.store(&key(12), &[7; 11 * 4096]);
+    assert!(small.load(&key(12)).is_some(), "smaller than the limit when compressed");
 }
 
 /// A file is as large as an entry can be at most before it is read: the size alone refuses it.

@@ -18,9 +18,14 @@ fn open(folder: &Path) -> (Cache, Key) {
     (cache, key)
 }
 
-/// What writer `n` stores: its number, at a length of its own.
+/// What writer `n` stores: its number and bytes that cannot be compressed, of a length of its own.
 fn content(n: u8) -> Vec<u8> {
-    vec![n; 50_000 + 12_500 * usize::from(n)]
+    let mut state = u64::from(n) + 1;
+    let noise = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    });
+    std::iter::once(n).chain(noise).take(50_000 + 12_500 * usize::from(n)).collect()
 }
 
 fn is_content(bytes: &[u8]) -> bool {

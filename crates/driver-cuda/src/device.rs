@@ -125,7 +125,7 @@ impl CudaDevice {
             .map_err(failed)?
             != 0;
         let context = Context::new(api, device, caps.name.clone(), has_pools)?;
-        let shared = Shared::new(Arc::new(context))?;
+        let shared = Shared::new(Arc::new(context), cache)?;
         caps.features.primitives = shared.libraries.primitives();
         let sensor = Sensor::of(api, device);
         let log = DeviceLog::new(&shared.context);

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use elinvar_cache::Cache;
 use elinvar_driver::{Command, Error, Fault, Label, Result};
 use parking_lot::Mutex;
 
@@ -33,9 +34,9 @@ struct Suspect {
 }
 
 impl Shared {
-    pub(crate) fn new(context: Arc<Context>) -> Result<Arc<Self>> {
+    pub(crate) fn new(context: Arc<Context>, cache: &Cache) -> Result<Arc<Self>> {
         let clock = Clock::new(&context)?;
-        let libraries = Libraries::find(&context);
+        let libraries = Libraries::find(&context, cache);
         let poller = Poller::start(&context.name)?;
         let (chunks, replays) = (Chunks::default(), Replays::default());
         Ok(Arc::new(Self { context, clock, chunks, replays, libraries, poller, queues: Mutex::default() }))

@@ -9,7 +9,7 @@ use elinvar_driver::{
     Caps, DeviceKind, Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, StopsAt, Thermal, Tier,
 };
 use elinvar_driver_cuda::{DeviceBlock, Gpu};
-use elinvar_native::{Form, Made, Target};
+use elinvar_native::{Form, Made, Specialization, Target};
 
 use crate::Options;
 use crate::free::Free;
@@ -124,6 +124,14 @@ impl InnerDevice {
         caps.limits.max_buffer_bytes = caps.limits.max_buffer_bytes.min(caps.limits.total_memory);
         caps.limits.working_set = caps.limits.working_set.min(caps.limits.total_memory);
         caps
+    }
+
+    /// Number of threads that share a dispatch's work, for estimates of its processor time; one for a GPU.
+    pub(crate) fn workers(&self) -> u64 {
+        match self {
+            Self::Cpu { threads } => *threads as u64,
+            Self::Cuda { .. } => 1,
+        }
     }
 
     /// Whether callbacks may wait for the worker, because it replies to another thread.
@@ -263,7 +271,7 @@ impl Code {
 
 /// A specialized kernel.
 pub(crate) enum SpecializedKernel {
-    /// Code compiled per threadgroup size.
+    /// Code compiled for a threadgroup size, or general code.
     Cpu { library: Arc<elinvar_native::Library>, signature: Signature, options: PipelineOptions },
     /// Code for all sizes.
     Cuda {
@@ -304,6 +312,14 @@ impl SpecializedKernel {
         let Self::Cuda { library, signature, options, most, .. } = self else { return Ok(()) };
         elinvar_driver_cuda::expect_group(&signature.name, group, max_threads, *most)?;
         library.check_group(&signature.name, options, group)
+    }
+
+    /// When its code is specialized for a threadgroup size.
+    pub(crate) fn specialization(&self) -> Specialization {
+        match self {
+            Self::Cpu { library, options, .. } => library.specialization(options),
+            Self::Cuda { .. } => Specialization::ALWAYS,
+        }
     }
 
     /// Its code, if it is the same for all threadgroup sizes.

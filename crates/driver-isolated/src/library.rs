@@ -1,7 +1,7 @@
 //! Libraries and pipelines: compiled by the host, loaded by the worker.
 //!
-//! CPU code is compiled per threadgroup size and loaded by [`Pipeline::prepare`]. GPU code is the same for all sizes and is loaded with the
-//! pipeline, because only the GPU's driver knows the maximum threadgroup size.
+//! CPU code is compiled for a threadgroup size, or is general code ([`BySize`]), and is loaded by [`Pipeline::prepare`]. GPU code is the same
+//! for all sizes and is loaded with the pipeline, because only the GPU's driver knows the maximum threadgroup size.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use elinvar_driver::{
     Diagnostic, Dim3, Error, FunctionConstant, Library, LogKernel, Packed, Pipeline, PipelineOptions, Result,
     Signature, Source, UnsupportedKernel,
 };
-use elinvar_native::{BySize, Form, Made, SizeBound, Specialization};
+use elinvar_native::{BySize, Form, Made, SizeBound};
 
 use crate::device::Core;
 use crate::inner::{Code, SpecializedKernel};
@@ -194,7 +194,7 @@ impl IsolatedPipeline {
         let max_threads = whole.as_ref().map_or_else(|| kernel.max_threads(), |whole| whole.max_threads);
         let function = whole.as_ref().map(|whole| whole.function.clone());
         let (to, of, logs) = (core.clone(), kernel.clone(), log.clone());
-        let code = BySize::new(Specialization::ALWAYS, move |group, objects, optimize| {
+        let code = BySize::new(kernel.specialization(), move |group, objects, optimize| {
             if let Some(group) = group {
                 of.expect_group(group, max_threads)?;
             }
@@ -223,6 +223,11 @@ impl IsolatedPipeline {
             let (name, Dim3 { x, y, z }) = (&self.kernel.signature().name, group);
             Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
         })
+    }
+
+    /// Reports the processor time of a dispatch.
+    pub(crate) fn ran(&self, group: Dim3, largest: u64, ns: u64) {
+        self.code.ran(group, self.bound(largest), ns);
     }
 
     /// The bound of buffers for which code is specialized. The code for all threadgroup sizes, a GPU's, is for all buffers, too.

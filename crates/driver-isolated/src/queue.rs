@@ -9,6 +9,7 @@
 //! - The turn of a queue runs on the device's own thread, or on the thread that reads the worker's messages: the reader, or a thread that waits
 //!   for the queue's only batch.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use elinvar_driver::sync::{Condvar, Mutex};
 use elinvar_driver::{Command, Error, Priority, Result, Submission};
 
 use crate::device::{Core, Task};
+use crate::library::IsolatedPipeline;
 use crate::link::{Link, Unsent, lost_to};
 use crate::wire::ToWorker;
 
@@ -195,6 +197,7 @@ pub(crate) fn batch_ended(
     stamps: &[Option<u64>],
 ) {
     let is_it = |batch: &Batch| batch.id == number;
+    let workers = queue.backend().core.inner.workers();
     queue.with_operation(is_it, |batch, commands, _| {
         let marks = batch.of(commands).iter().filter_map(|command| match command {
             Command::Timestamp { into } => Some(into),
@@ -202,6 +205,9 @@ pub(crate) fn batch_ended(
         });
         for (into, noted) in marks.zip(stamps) {
             noted.iter().for_each(|noted| into.set(link.time(*noted)));
+        }
+        if let Ok((start, end)) = result {
+            ran(batch.of(commands), end.saturating_sub(start).saturating_mul(workers));
         }
     });
     let completed = match result {
@@ -212,6 +218,23 @@ pub(crate) fn batch_ended(
         Err(error) => Completed::Failed(error),
     };
     queue.complete(is_it, completed);
+}
+
+/// Reports processor time, in equal shares, to the kernels of these commands.
+fn ran(commands: &[Command], ns: u64) {
+    let dispatches = || {
+        commands.iter().filter_map(|command| match command {
+            Command::Dispatch(dispatch) => Some(dispatch),
+            _ => None,
+        })
+    };
+    let share = ns / dispatches().count().max(1) as u64;
+    for dispatch in dispatches() {
+        let pipeline: &dyn Any = &*dispatch.pipeline;
+        if let Some(pipeline) = pipeline.downcast_ref::<IsolatedPipeline>() {
+            pipeline.ran(dispatch.group, dispatch.largest_memory(), share);
+        }
+    }
 }
 
 /// Names of the kernels of the first batch that has not ended.

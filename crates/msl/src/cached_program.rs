@@ -21,7 +21,7 @@ use crate::program::Specialized;
 use crate::{Error, Program, Result, Toolchain, stage};
 
 /// Longest unoptimized IR that is stored, in bytes. Few kernels have longer IR, which would fill most of the cache.
-const MAX_EMITTED: usize = 256 << 10;
+const MAX_EMITTED: usize = 2 << 20;
 
 /// A checked source, compiled on demand. Results come from the toolchain's cache, without a run of clang, or are stored there.
 #[derive(Debug)]

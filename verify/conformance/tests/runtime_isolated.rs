@@ -16,10 +16,15 @@ fn main() {
 fn main() {}
 
 #[cfg(target_os = "linux")]
+#[path = "support/compilations.rs"]
+#[allow(dead_code)] // a part of it
+mod compilations;
+
+#[cfg(target_os = "linux")]
 mod linux {
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use elinvar::{
         Action, BreakerLimits, BreakerState, Buffer, Completion, Device, DeviceKind, Error, Grid, HostAccess,
@@ -27,6 +32,8 @@ mod linux {
     };
     use elinvar_conformance::suite::drop_last_device;
     use libtest_mimic::Trial;
+
+    use crate::compilations::Compilations;
 
     const LENGTH: usize = 4096;
     const KERNELS: &str = "
@@ -65,8 +72,11 @@ mod linux {
         the_last_device_may_be_dropped_in_a_callback,
         random_faults_beside_another_device,
     ];
-    const OF_THE_PROCESSOR: &[(&str, Case)] =
-        cases![a_deadline_ends_endless_loops_and_the_worker_goes_on, private_memory_has_its_limit,];
+    const OF_THE_PROCESSOR: &[(&str, Case)] = cases![
+        a_deadline_ends_endless_loops_and_the_worker_goes_on,
+        private_memory_has_its_limit,
+        general_code_serves_all_sizes_until_one_has_run_for_long,
+    ];
     const OF_A_GPU: &[(&str, Case)] = cases![
         a_deadline_ends_an_endless_loop_with_the_worker,
         managed_memory_is_in_step_across_workers,
@@ -698,5 +708,62 @@ mod linux {
             faults.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
         assert!(worked.load(Ordering::Relaxed) > 0);
+    }
+
+    fn general_code_serves_all_sizes_until_one_has_run_for_long(kind: DeviceKind) {
+        /// Threads of the whole grid.
+        const THREADS: usize = 3000;
+        let device = Device::isolated_with(&IsolatedOptions { kind, ..Default::default() }).unwrap();
+        let stream = device.stream().unwrap();
+        // Code that no cache has.
+        let unique = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+        let text = format!(
+            "kernel void swap(device uint* out, constant uint& times, uint i [[thread_position_in_grid]],
+                    uint t [[thread_index_in_threadgroup]], uint3 size [[threads_per_threadgroup]]) {{
+                threadgroup uint shared[1024];
+                shared[t] = i;
+                threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+                uint x = shared[(t + 1) % size.x];
+                for (uint k = 0; k < times; ++k) x = x * 1664525u + (k ^ x);
+                out[i] = x + (size.x == 0 ? {} : 0);
+            }}",
+            unique % 1_000_000_007
+        );
+        let kernel = device.compile(Source::msl(text)).unwrap().kernel("swap").unwrap();
+        let launch = |group: usize, times: u32| {
+            let mut out = device.buffer::<u32>(THREADS).unwrap();
+            // SAFETY: each thread writes its own element.
+            #[allow(unsafe_code)]
+            let launched =
+                unsafe { kernel.launch(&stream, Grid::threads(THREADS).group(group), (&mut out, times)) };
+            launched.unwrap().wait().unwrap();
+            for (i, value) in out.to_vec().unwrap().into_iter().enumerate() {
+                let first = i / group * group;
+                let from = first + (i - first + 1) % group.min(THREADS - first);
+                let step = |x: u32, k: u32| x.wrapping_mul(1_664_525).wrapping_add(k ^ x);
+                let expected = (0..times).fold(from as u32, step);
+                assert_eq!(value, expected, "element {i} with threadgroups of {group}");
+            }
+        };
+        let count = Compilations::default();
+        tracing::subscriber::set_global_default(count.clone()).unwrap();
+        let groups = [64, 100, 128, 33, 256, 1000, 96, 1024];
+        for _ in 0..2 {
+            groups.iter().for_each(|group| launch(*group, 3));
+        }
+        assert_eq!(count.passes(), 2);
+        // A restarted worker loads general code as it does other code.
+        device.reset().unwrap();
+        launch(100, 3);
+        assert_eq!(count.passes(), 2);
+        let start = Instant::now();
+        while count.passes() == 2 && start.elapsed() < Duration::from_secs(300) {
+            launch(100, 10_000);
+        }
+        assert_eq!(count.passes(), 3);
+        // Waits for the background thread.
+        kernel.optimize(100).unwrap();
+        groups.iter().for_each(|group| launch(*group, 3));
+        assert_eq!(count.passes(), 3);
     }
 }

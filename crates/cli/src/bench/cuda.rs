@@ -5,6 +5,7 @@
 //! preserves subnormal numbers here. Without NVRTC this baseline is skipped and the output says so. Each result is verified
 //! against the baseline's before the measurement; then rounds are interleaved.
 
+mod bare;
 pub(super) mod candle;
 mod host;
 mod nvrtc;
@@ -20,6 +21,7 @@ use super::{Context, Measured};
 use crate::failure::Result;
 use crate::report::median;
 
+pub(super) use bare::Product;
 pub(super) use candle::{is_named, matmul_f16, matmul_f32, softmax, sum};
 pub(super) use host::{copy, graph, launch, launches_ended};
 use nvrtc::Native;

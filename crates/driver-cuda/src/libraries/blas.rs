@@ -13,6 +13,7 @@ use elinvar_driver::primitive::{Activation, DataType, MatMul, Matrix};
 use parking_lot::Mutex;
 
 use super::WORKSPACE;
+use super::algorithms::Algorithms;
 use super::load::{Descriptor, Object, Status, library};
 
 /// `cublasComputeType_t`: sums in `f32` without TensorFloat-32, and in `i32`.
@@ -69,6 +70,11 @@ struct Suggestion {
     reserved: [i32; 4],
 }
 
+impl Suggestion {
+    const NONE: Self =
+        Self { algorithm: [0; 8], workspace: 0, status: NOT_SUPPORTED, waves: 0.0, reserved: [0; 4] };
+}
+
 library! {
     /// Functions of cuBLASLt.
     Functions {
@@ -89,6 +95,10 @@ library! {
             handle: Object, desc: Object, a: Object, b: Object, c: Object, d: Object, preference: Object, wanted: i32,
             suggestions: *mut Suggestion, count: *mut i32,
         );
+        check = "cublasLtMatmulAlgoCheck"(
+            handle: Object, desc: Object, a: Object, b: Object, c: Object, d: Object, algorithm: *const Algorithm,
+            suggestion: *mut Suggestion,
+        );
         multiply = "cublasLtMatmul"(
             handle: Object, desc: Object, alpha: *const c_void, a: CUdeviceptr, a_layout: Object, b: CUdeviceptr, b_layout: Object,
             beta: *const c_void, c: CUdeviceptr, c_layout: Object, d: CUdeviceptr, d_layout: Object, algorithm: *const Algorithm,
@@ -101,6 +111,7 @@ library! {
 pub(super) struct Blas {
     functions: Arc<Functions>,
     handle: Object,
+    algorithms: Algorithms,
     plans: Mutex<HashMap<Shape, Arc<Plan>>>,
 }
 
@@ -112,7 +123,7 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 /// What decides about the algorithm of a product.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Shape {
     data_type: DataType,
     matrices: u32,
@@ -157,13 +168,13 @@ fn type_code(data_type: DataType) -> i32 {
 #[allow(unsafe_code)] // C functions
 impl Blas {
     /// The context must be current.
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
+    pub(super) fn open(path: &Path, algorithms: Algorithms) -> Result<Self, String> {
         let functions = Arc::new(Functions::open(path)?);
         let mut handle = std::ptr::null_mut();
         // SAFETY: it writes a handle for the current context.
         unsafe { functions.create(&mut handle) }
             .map_err(|Status { call, code }| format!("{call}: cuBLAS status {code}"))?;
-        Ok(Self { functions, handle, plans: Mutex::default() })
+        Ok(Self { functions, handle, algorithms, plans: Mutex::default() })
     }
 
     /// Appends a product to a stream. `workspace` has [`WORKSPACE`] bytes. The context must be current.
@@ -225,7 +236,7 @@ impl Blas {
         if let Some(plan) = self.plans.lock().get(&shape) {
             return Ok(plan.clone());
         }
-        let plan = Arc::new(self.prepare(p, operands, alignments)?);
+        let plan = Arc::new(self.prepare(p, operands, &shape)?);
         let mut plans = self.plans.lock();
         if plans.len() >= super::MOST_PLANS {
             plans.clear();
@@ -234,7 +245,7 @@ impl Blas {
         Ok(plan)
     }
 
-    fn prepare(&self, p: &MatMul, operands: &Operands, alignments: [u32; 4]) -> Result<Plan, Status> {
+    fn prepare(&self, p: &MatMul, operands: &Operands, shape: &Shape) -> Result<Plan, Status> {
         let functions = &self.functions;
         let (compute, scale) = match p.data_type {
             DataType::I8 => (COMPUTE_32I, type_code(DataType::I32)),
@@ -266,7 +277,7 @@ impl Blas {
         let [right, left] = [p.right, p.left].map(|matrix| self.layout(p.data_type, matrix, p.matrices));
         let (right, left) = (right?, left?);
         let result = self.layout(p.result_type(), p.result, p.matrices)?;
-        let (algorithm, workspace) = self.choose(&desc, [&right, &left, &result], alignments)?;
+        let (algorithm, workspace) = self.choose(&desc, [&right, &left, &result], shape)?;
         Ok(Plan { desc: Mutex::new(desc), right, left, result, algorithm, workspace })
     }
 
@@ -297,8 +308,41 @@ impl Blas {
         Ok(layout)
     }
 
-    /// The library's first suggestion that works.
+    /// The algorithm that is known for the shape, or the library's first suggestion that works; and the bytes of its workspace.
     fn choose(
+        &self,
+        desc: &Descriptor<Functions>,
+        layouts: [&Descriptor<Functions>; 3],
+        shape: &Shape,
+    ) -> Result<(Algorithm, usize), Status> {
+        let known = self.algorithms.load(shape).and_then(|algorithm| self.checked(desc, layouts, algorithm));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let (algorithm, workspace) = self.suggestion(desc, layouts, shape.alignments)?;
+        self.algorithms.store(shape, &algorithm);
+        Ok((algorithm, workspace))
+    }
+
+    /// The algorithm and the bytes of its workspace, if the library can compute the product by it.
+    fn checked(
+        &self,
+        desc: &Descriptor<Functions>,
+        [right, left, result]: [&Descriptor<Functions>; 3],
+        algorithm: Algorithm,
+    ) -> Option<(Algorithm, usize)> {
+        let (desc, right, left, result) = (desc.object, right.object, left.object, result.object);
+        let mut checked = Suggestion::NONE;
+        // SAFETY: it reads the algorithm and writes a suggestion.
+        let done = unsafe {
+            self.functions.check(self.handle, desc, right, left, result, result, &algorithm, &mut checked)
+        };
+        let works = done.is_ok() && checked.status == 0 && checked.workspace as u64 <= WORKSPACE;
+        works.then_some((algorithm, checked.workspace))
+    }
+
+    /// The library's first suggestion that works.
+    fn suggestion(
         &self,
         desc: &Descriptor<Functions>,
         [right, left, result]: [&Descriptor<Functions>; 3],
@@ -344,14 +388,7 @@ impl Blas {
                 )
             }?;
         }
-        let none = Suggestion {
-            algorithm: [0; 8],
-            workspace: 0,
-            status: NOT_SUPPORTED,
-            waves: 0.0,
-            reserved: [0; 4],
-        };
-        let (mut suggestions, mut count) = ([none; 8], 0);
+        let (mut suggestions, mut count) = ([Suggestion::NONE; 8], 0);
         // SAFETY: it writes at most 8 suggestions.
         unsafe {
             functions.suggest(

@@ -7,6 +7,7 @@ use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use elinvar_driver::primitive::{Convolution, DataType, Images, Layout, PoolKind, Pooling};
 
 use super::WORKSPACE;
+use super::algorithms::Algorithms;
 use super::load::{Descriptor, Object, Status, library};
 use crate::context::Context;
 
@@ -99,12 +100,14 @@ library! {
 /// cuDNN, loaded.
 pub(super) struct Dnn {
     functions: Arc<Functions>,
+    algorithms: Arc<Algorithms>,
 }
 
 /// A handle of cuDNN, for one stream, with the operations that it has prepared.
 pub(super) struct Handle {
     context: Arc<Context>,
     functions: Arc<Functions>,
+    algorithms: Arc<Algorithms>,
     handle: Object,
     convolutions: Vec<(Convolution, ConvolutionPlan)>,
     poolings: Vec<(Pooling, PoolingPlan)>,
@@ -171,8 +174,8 @@ fn keep<O, P>(plans: &mut Vec<(O, P)>, operation: O, plan: P) -> usize {
 }
 
 impl Dnn {
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        Ok(Self { functions: Arc::new(Functions::open(path)?) })
+    pub(super) fn open(path: &Path, algorithms: Algorithms) -> Result<Self, String> {
+        Ok(Self { functions: Arc::new(Functions::open(path)?), algorithms: Arc::new(algorithms) })
     }
 
     /// A handle for a stream. The context must be current.
@@ -182,8 +185,9 @@ impl Dnn {
         let mut handle = std::ptr::null_mut();
         // SAFETY: writes a handle for the current context.
         unsafe { functions.create(&mut handle) }?;
-        let context = context.clone();
-        let handle = Handle { context, functions, handle, convolutions: Vec::new(), poolings: Vec::new() };
+        let (context, algorithms) = (context.clone(), self.algorithms.clone());
+        let (convolutions, poolings) = (Vec::new(), Vec::new());
+        let handle = Handle { context, functions, algorithms, handle, convolutions, poolings };
         // SAFETY: the stream is of the context.
         unsafe { handle.functions.set_stream(handle.handle, stream) }?;
         Ok(handle)
@@ -303,7 +307,7 @@ impl Handle {
             f.set_math(convolution.object, math)?;
         }
         let objects = [&source, &weights, &convolution, &result].map(|owned| owned.object);
-        let (algorithm, workspace) = self.choose(objects, p.bias)?;
+        let (algorithm, workspace) = self.choose(objects, p)?;
         let bias = if p.bias {
             let size = Images { count: 1, channels: p.channels, height: 1, width: 1 };
             let identity = self.owned(Functions::create_activation, Functions::destroy_activation)?;
@@ -316,22 +320,46 @@ impl Handle {
         Ok(ConvolutionPlan { source, weights, convolution, bias, result, algorithm, workspace })
     }
 
+    /// The algorithm that is known for a convolution, or the library's first suggestion that works in the workspace; and the bytes of it.
+    fn choose(&self, objects: [Object; 4], p: &Convolution) -> Result<(i32, usize), Status> {
+        let wanted = if p.bias { Some(WITH_BIAS) } else { self.algorithms.load(p) };
+        let fits = |algorithm: i32| -> Result<usize, Status> {
+            let ([source, weights, convolution, result], mut bytes) = (objects, 0);
+            // SAFETY: it writes a number.
+            unsafe {
+                self.functions.workspace(
+                    self.handle,
+                    source,
+                    weights,
+                    convolution,
+                    result,
+                    algorithm,
+                    &mut bytes,
+                )
+            }?;
+            let refused = Status { call: "cudnnGetConvolutionForwardWorkspaceSize", code: NOT_SUPPORTED };
+            if bytes as u64 <= WORKSPACE { Ok(bytes) } else { Err(refused) }
+        };
+        match (wanted, p.bias) {
+            (Some(algorithm), true) => return Ok((algorithm, fits(algorithm)?)),
+            (Some(algorithm), false) => {
+                if let Ok(bytes) = fits(algorithm) {
+                    return Ok((algorithm, bytes));
+                }
+            }
+            (None, _) => {}
+        }
+        let (algorithm, workspace) = self.suggestion(objects)?;
+        self.algorithms.store(p, &algorithm);
+        Ok((algorithm, workspace))
+    }
+
     /// The library's first suggestion that works in the workspace.
-    fn choose(
+    fn suggestion(
         &self,
         [source, weights, convolution, result]: [Object; 4],
-        bias: bool,
     ) -> Result<(i32, usize), Status> {
         let f = &self.functions;
-        if bias {
-            let mut bytes = 0;
-            // SAFETY: it writes a number.
-            unsafe { f.workspace(self.handle, source, weights, convolution, result, WITH_BIAS, &mut bytes) }?;
-            return match bytes as u64 <= WORKSPACE {
-                true => Ok((WITH_BIAS, bytes)),
-                false => Err(Status { call: "cudnnGetConvolutionForwardWorkspaceSize", code: NOT_SUPPORTED }),
-            };
-        }
         let (mut suggestions, mut count) = ([Suggestion::default(); 8], 0);
         // SAFETY: it writes at most 8 suggestions.
         unsafe {

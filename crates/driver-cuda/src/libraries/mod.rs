@@ -4,6 +4,7 @@
 //! The files are searched for when a device is created, and loaded at the first primitive. cuBLASLt has one handle for a device, and cuDNN
 //! one for a stream.
 
+mod algorithms;
 mod blas;
 mod dnn;
 mod load;
@@ -12,9 +13,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
+use elinvar_cache::Cache;
 use elinvar_driver::primitive::{DataType, PrimitiveLibrary};
 use elinvar_driver::{Error, Init, MemorySlice, Primitive, PrimitiveKind, Primitives, Result, Storage};
 
+use self::algorithms::Algorithms;
 use self::blas::{Blas, Operands};
 use self::dnn::{Dnn, Handle};
 use self::load::{Status, find};
@@ -30,6 +33,7 @@ const MOST_PLANS: usize = 256;
 /// The libraries of a device.
 pub(crate) struct Libraries {
     context: Arc<Context>,
+    cache: Cache,
     blas_file: Result<PathBuf, String>,
     dnn_file: Result<PathBuf, String>,
     blas: OnceLock<Result<Blas, String>>,
@@ -46,13 +50,14 @@ pub(crate) struct StreamLibraries {
 impl Libraries {
     /// Searches for the libraries.
     #[allow(unsafe_code)] // a C function
-    pub(crate) fn find(context: &Arc<Context>) -> Self {
+    pub(crate) fn find(context: &Arc<Context>, cache: &Cache) -> Self {
         let mut driver = 0;
         // SAFETY: it writes a number, which stays 0 on failure.
         let _known = unsafe { context.api.driver_version(&mut driver) };
         let majors = if driver >= 13_000 { &[13, 12][..] } else { &[12] };
         let (blas_file, dnn_file) = (find("cublasLt", majors), find("cudnn", &[9]));
-        Self { context: context.clone(), blas_file, dnn_file, blas: OnceLock::new(), dnn: OnceLock::new() }
+        let (blas, dnn) = (OnceLock::new(), OnceLock::new());
+        Self { context: context.clone(), cache: cache.clone(), blas_file, dnn_file, blas, dnn }
     }
 
     /// The primitives of the libraries that were found.
@@ -111,12 +116,18 @@ impl Libraries {
     }
 
     fn blas(&self) -> Result<&Blas> {
-        let open = || Blas::open(self.blas_file.as_ref().map_err(Clone::clone)?);
+        let open = || {
+            let path = self.blas_file.as_ref().map_err(Clone::clone)?;
+            Blas::open(path, Algorithms::new(&self.cache, path, &self.context.name))
+        };
         self.blas.get_or_init(open).as_ref().map_err(|reason| Error::unsupported(reason.clone()))
     }
 
     fn dnn<'o>(&self, own: &'o mut StreamLibraries, stream: CUstream) -> Result<&'o mut Handle> {
-        let open = || Dnn::open(self.dnn_file.as_ref().map_err(Clone::clone)?);
+        let open = || {
+            let path = self.dnn_file.as_ref().map_err(Clone::clone)?;
+            Dnn::open(path, Algorithms::new(&self.cache, path, &self.context.name))
+        };
         let dnn = self.dnn.get_or_init(open).as_ref().map_err(|reason| Error::unsupported(reason.clone()))?;
         let failed = |Status { call, code }| Error::Environment(format!("{call}: cuDNN status {code}"));
         match own.dnn {

@@ -33,6 +33,10 @@ pub(super) fn command(
 }
 
 fn dispatch(table: &Table, launch: &Launch<'_>) -> Result<Dispatch> {
+    let function = found(&table.functions, launch.function)?;
+    if function.is_general {
+        function.pipeline.prepare_for(launch.group, function.largest)?;
+    }
     let bindings = launch.bindings.iter().map(|value| {
         Ok(match value {
             Value::Memory(bytes) => Binding::Memory(slice(table, *bytes)?),
@@ -46,7 +50,7 @@ fn dispatch(table: &Table, launch: &Launch<'_>) -> Result<Dispatch> {
         Ok(Use { slice: slice(table, *bytes)?, access })
     });
     Ok(Dispatch {
-        pipeline: found(&table.functions, launch.function)?.clone(),
+        pipeline: function.pipeline.clone(),
         bindings: bindings.collect::<Result<_>>()?,
         uses: uses.collect::<Result<_>>()?,
         grid: match &launch.grid {

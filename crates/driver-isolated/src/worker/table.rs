@@ -28,7 +28,7 @@ pub(super) struct Table {
     /// Queue for transfers.
     transfers: Option<Arc<dyn Queue>>,
     pub(super) memories: HashMap<u64, Result<Arc<dyn Memory>>>,
-    pub(super) functions: HashMap<u64, Result<Arc<dyn Pipeline>>>,
+    pub(super) functions: HashMap<u64, Result<Function>>,
     queues: HashMap<u64, Inner>,
     /// Batches that have not ended, by the host's numbers.
     pieces: Arc<Mutex<HashMap<u64, Submission>>>,
@@ -39,6 +39,15 @@ struct Inner {
     queue: Result<Arc<dyn Queue>>,
     /// Error of a failed submission; later batches of the queue are not executed either.
     failure: Option<Error>,
+}
+
+/// A loaded kernel.
+pub(super) struct Function {
+    pub(super) pipeline: Arc<dyn Pipeline>,
+    /// Whether it serves several threadgroup sizes, each of which is prepared by the first launch with it.
+    pub(super) is_general: bool,
+    /// The size in bytes of the largest memory that its launches may use.
+    pub(super) largest: u64,
 }
 
 /// A kernel to load.
@@ -83,7 +92,7 @@ impl Table {
             ToWorker::Load { function, bundle, key, kernel, options, group, stoppable, largest, log } => {
                 let loaded =
                     self.load(ToLoad { bundle, key, kernel, options, group, stoppable, largest, log });
-                let threads = |pipeline: &Arc<dyn Pipeline>| pipeline.max_threads_per_threadgroup();
+                let threads = |function: &Function| function.pipeline.max_threads_per_threadgroup();
                 let result = loaded.as_ref().map(threads).map_err(Clone::clone);
                 self.functions.insert(function, loaded);
                 self.answers.send(&FromWorker::Loaded { function, result });
@@ -144,7 +153,7 @@ impl Table {
         Ok(())
     }
 
-    fn load(&self, load: ToLoad<'_>) -> Result<Arc<dyn Pipeline>> {
+    fn load(&self, load: ToLoad<'_>) -> Result<Function> {
         if let Some(loan) = load.log {
             self.lend(loan)?;
         }
@@ -160,7 +169,7 @@ impl Table {
             kernel.renumber(loan.kernel);
         }
         load.group.map_or(Ok(()), |group| pipeline.prepare_for(group, load.largest))?;
-        Ok(pipeline)
+        Ok(Function { pipeline, is_general: load.group.is_none(), largest: load.largest })
     }
 
     /// Executes a request that the host waits for, and replies.

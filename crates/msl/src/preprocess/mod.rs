@@ -1,7 +1,7 @@
 //! Preprocessing: `clang -E` over the source's files as one text.
 //!
-//! With a cache, a source that includes files is preprocessed twice: over the include directories, to learn which files it may
-//! include, and over a snapshot of these files. The second output is compiled; it depends on the snapshot alone. Output that
+//! With a cache, a source that includes files other than Elinvar's headers is preprocessed twice: over the include directories, to learn
+//! which files it may include, and over a snapshot of these files. The second output is compiled; it depends on the snapshot alone. Output that
 //! depends on anything else (the time, `__has_include`, files that keep changing) is compiled and not cached.
 
 pub(crate) mod dependencies;
@@ -95,8 +95,8 @@ impl Preprocessor<'_> {
             }
             let places = self.folders.lookup_candidates(self.source, &first.expansion);
             let Some(snapshot) = FileSnapshot::of(self.folders, &places) else { break };
-            let own = |name: &String| std::path::Path::new(name).starts_with(self.headers.root());
-            if snapshot.present.is_empty() && first.expansion.included_files.iter().all(own) {
+            let mut included_files = first.expansion.included_files.iter();
+            if snapshot.present.is_empty() && included_files.all(|name| self.is_own(name)) {
                 return self.finish(first, Some(&snapshot));
             }
             let mut mode = ExpansionMode { snapshot: Some(&snapshot), poison: true, keep_embeds: true };
@@ -177,6 +177,11 @@ impl Preprocessor<'_> {
         Error::Compile(vec![Diagnostic::error(file, 0, 0, message)])
     }
 
+    /// Whether a file is one of Elinvar's.
+    fn is_own(&self, file: &str) -> bool {
+        file == PREDEFINED || std::path::Path::new(file).starts_with(self.headers.root())
+    }
+
     fn finish(&self, run: Run, snapshot: Option<&FileSnapshot>) -> Result<Preprocessed> {
         let Run { output, expansion, utf8 } = run;
         let parent_paths = self.folders.parent_paths(self.source, &expansion);
@@ -194,11 +199,8 @@ impl Preprocessor<'_> {
             return Err(Error::Compile(vec![Diagnostic::error(file, line, 0, "the file is not UTF-8")]));
         }
         let messages = diagnostics::parse_with_files(&output.stderr, source_map.files());
-        let own = |m: &diagnostics::ClangDiagnostic| {
-            m.file == PREDEFINED || std::path::Path::new(&m.file).starts_with(self.headers.root())
-        };
         let place = |m: &diagnostics::ClangDiagnostic| {
-            (!own(m)).then(|| diagnostics::source_location(&source_map, m))
+            (!self.is_own(&m.file)).then(|| diagnostics::source_location(&source_map, m))
         };
         let found = diagnostics::resolve(messages, &place);
         if found.iter().any(|d| d.severity == Severity::Error) {
@@ -242,6 +244,33 @@ pub(crate) fn escape(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_sources_that_include_files_are_preprocessed_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let [clang, runs, header] = ["clang", "runs", "a.h"].map(|name| folder.path().join(name));
+        // A child writes the script: no other child inherits a descriptor open for writing, with which it could not be executed.
+        let mut write = std::process::Command::new("sh");
+        write.args([
+            "-c",
+            r#"printf '#!/bin/sh\necho >> "%s"\nexec "%s" "$@"\n' "$1" "$2" > "$0" && chmod 755 "$0""#,
+        ]);
+        let found = Toolchain::find().unwrap();
+        assert!(write.arg(&clang).arg(&runs).arg(found.path()).status().unwrap().success());
+        std::fs::write(header, "").unwrap();
+        let mut toolchain = Toolchain::find_in(Some(clang.as_os_str()), std::ffi::OsStr::new("")).unwrap();
+        let cached = elinvar_cache::Cache::at(&folder.path().join("cache"), 1 << 30, "test");
+        for (cache, text, expected) in [
+            (elinvar_cache::Cache::off(), "#include \"a.h\"", 1),
+            (cached.clone(), "#include <metal_stdlib>", 1),
+            (cached, "#include \"a.h\"", 2),
+        ] {
+            toolchain.cache = cache;
+            std::fs::write(&runs, "").unwrap();
+            run(&toolchain, &Source::msl(text).include_dir(folder.path())).unwrap();
+            assert_eq!(std::fs::read(&runs).unwrap().len(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn files_have_their_own_lines() {

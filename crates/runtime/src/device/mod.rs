@@ -29,7 +29,7 @@ use crate::memory::span::Span;
 use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
-use crate::tensor::KernelCache;
+use crate::tensor::{KernelCache, RouteChoices};
 use crate::{
     Buffer, CommandListStats, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy, Stream,
     StreamGroup, Trace,
@@ -333,6 +333,10 @@ impl Device {
     /// operations compile them again.
     pub fn release_tensor_kernels(&self) {
         self.inner.tensor_kernels.clear();
+    }
+
+    pub(crate) fn route_choices(&self) -> &RouteChoices {
+        &self.inner.route_choices
     }
 
     pub(crate) fn tensor_kernels(&self) -> &KernelCache {

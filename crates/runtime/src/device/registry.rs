@@ -18,7 +18,7 @@ use crate::memory::object_pool::ObjectPool;
 use crate::recovery::Recovery;
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
-use crate::tensor::KernelCache;
+use crate::tensor::{KernelCache, RouteChoices};
 use crate::{LogSubscription, Pool, Trace};
 
 /// Interval between sweeps.
@@ -45,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) coalescers: Coalescers,
     /// Kernels of tensor operations.
     pub(crate) tensor_kernels: KernelCache,
+    pub(crate) route_choices: RouteChoices,
     /// Makes log lines `tracing` events.
     _log: Option<LogSubscription>,
     /// Groups of streams, to close idle streams.
@@ -76,6 +77,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         tuned,
         coalescers,
         tensor_kernels: KernelCache::default(),
+        route_choices: RouteChoices::default(),
         _log: log,
         groups,
     });

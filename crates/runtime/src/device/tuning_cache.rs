@@ -182,8 +182,8 @@ impl Device {
         }
     }
 
-    /// Identity of the device: a cache of another identity is rejected.
-    fn identity(&self) -> String {
+    /// Identity of the device: measurements of another identity are not used.
+    pub(crate) fn identity(&self) -> String {
         let caps = self.caps();
         let bits = caps.limits.vector_bits.map_or_else(String::new, |bits| format!(", {bits} bits"));
         format!(

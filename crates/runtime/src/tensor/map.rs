@@ -2,13 +2,13 @@
 
 use elinvar_driver::Result;
 
-use crate::Grid;
 use crate::tensor::DataType;
 use crate::tensor::axes::{Axes, bytes_of, fits_32_bits};
 use crate::tensor::kernel_cache::File;
 use crate::tensor::operation::{Operands, Operate, Within, fail};
 use crate::tensor::plan::{StepArg, Steps};
 use crate::tensor::view::{Dims, TensorRef};
+use crate::{Device, Grid};
 
 /// An element-wise operation of one to three inputs, which are broadcast to the shape of the output by NumPy's rules.
 ///
@@ -234,6 +234,15 @@ const LONG_ROW: usize = 32;
 /// Largest size of a grid along one axis.
 const LONGEST_SIDE: usize = 1 << 30;
 
+/// Elements of a thread along an axis on a GPU: their loads are under way together.
+const PER_THREAD: usize = 4;
+
+/// Number of elements that a thread of an element-wise kernel computes along an axis of `inner` elements.
+pub(crate) fn elements_of_a_thread(device: &Device, inner: usize) -> usize {
+    let is_cpu = device.caps().limits.vector_bits.is_some();
+    if is_cpu || inner < 256 * PER_THREAD { 1 } else { PER_THREAD }
+}
+
 /// The grid for `count` threads along x, and `rows` along y and z; the last row may be a part.
 pub(crate) fn rows_grid(x: usize, rows: usize) -> Grid {
     let y = rows.clamp(1, 1 << 16);
@@ -283,12 +292,13 @@ pub(crate) fn map(
     let axes = Axes::new(shape, &all.map(|view| &view.strides[..])).sorted(0).collapsed();
     let (inner, inner_strides, outer) = axes.split_inner();
     let is_flat = axes.sizes.len() > 1 && inner < LONG_ROW || inner > LONGEST_SIDE;
+    let per_thread = if is_flat { 1 } else { elements_of_a_thread(steps.device(), inner) };
     let (axes, grid) = if is_flat {
         let grid = flat_grid(axes.count());
         (axes, grid)
     } else {
         let rows = outer.count();
-        (outer, rows_grid(inner, rows))
+        (outer, rows_grid(inner.div_ceil(per_thread), rows))
     };
     let step = |at: usize| match inner_strides[at] {
         _ if is_flat => 2,
@@ -310,15 +320,17 @@ pub(crate) fn map(
         (9, (axes.rank_class() as u32).into()),
         (10, is_flat.into()),
         (11, (inputs.len() as u32).into()),
+        (12, (per_thread as u32).into()),
     ]);
     let inner_steps: [u64; 4] = std::array::from_fn(|at| inner_strides.get(at).copied().unwrap_or(0) as u64);
+    let [out, a, b, c] = inner_steps;
     let args = [
         operand(0).arg.clone(),
         operand(1).arg.clone(),
         operand(2).arg.clone(),
         output.arg.clone(),
         StepArg::bytes(axes.bytes()),
-        StepArg::bytes(bytes_of(&inner_steps)),
+        StepArg::bytes(bytes_of(&[inner as u64, out, a, b, c])),
     ];
     steps.algorithm = "element-wise";
     steps.launch(File::Map, name, &constants, grid, args)

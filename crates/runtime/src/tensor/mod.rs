@@ -31,7 +31,7 @@
 //! # Routes
 //!
 //! An operation is computed by the vendor's library, as one [`Primitive`](crate::Primitive), or by kernels in MSL, which every device
-//! runs. [`Route::Auto`] takes the library where the device has it for these operands.
+//! runs. [`Route::Auto`] takes the faster one, by measurement.
 
 mod activation;
 mod attention;
@@ -49,6 +49,7 @@ mod pooling;
 mod profile;
 mod record;
 mod reduce;
+mod route_choices;
 mod rows;
 mod vendor;
 mod view;
@@ -67,5 +68,6 @@ pub use plan::{Plan, Route};
 pub use pooling::{Pooling, PoolingKind};
 pub use profile::TensorProfile;
 pub use reduce::{Reduce, Reduction, Softmax};
+pub(crate) use route_choices::RouteChoices;
 pub use view::{MAX_RANK, TensorMut, TensorRef};
 pub use window::Window;

@@ -5,7 +5,7 @@ use elinvar_driver::Result;
 use crate::tensor::axes::{Axes, bytes_of};
 use crate::tensor::data_type::DataType;
 use crate::tensor::kernel_cache::{File, Value};
-use crate::tensor::map::{flat_grid, rows_grid};
+use crate::tensor::map::{elements_of_a_thread, flat_grid, rows_grid};
 use crate::tensor::operation::{
     Operands, Operate, Within, expect_float, expect_shape, fail, named_axes, reduced_shape,
 };
@@ -127,6 +127,7 @@ struct Size {
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct ApplySize {
+    width: u64,
     steps: [u64; 6],
     epsilon: f32,
     padding: u32,
@@ -379,10 +380,11 @@ impl Normalize {
         let is_flat = inner < 32 && axes.sizes.len() > 1;
         let parameters: Dims = inner_steps[SCALE..].into();
         let mut constants = self.constants(views);
+        let per_thread = if is_flat { 1 } else { elements_of_a_thread(steps.device(), inner) };
         let (kept, grid) = if is_flat {
             (&axes, flat_grid(axes.count()))
         } else {
-            (&outer, rows_grid(inner, outer.count()))
+            (&outer, rows_grid(inner.div_ceil(per_thread), outer.count()))
         };
         constants.extend([
             (4, (kept.rank_class() as u32).into()),
@@ -391,8 +393,10 @@ impl Normalize {
             (8, parameter_class(parameters).into()),
             (17, of_variance.into()),
             (18, is_flat.into()),
+            (19, (per_thread as u32).into()),
         ]);
         let size = ApplySize {
+            width: inner as u64,
             steps: std::array::from_fn(|operand| inner_steps[operand] as u64),
             epsilon: self.epsilon,
             padding: 0,

@@ -19,7 +19,8 @@ use crate::{Buffer, CommandBuffer, Device, Grid, HostAccess, Kernel};
 /// Who computes an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// The vendor's library if it has the operation, otherwise kernels of Elinvar.
+    /// The faster one by measurement where the vendor's library has the operation, otherwise kernels of Elinvar. Large operations are
+    /// measured once for a class of shapes, by the first plan on this machine, which waits for it; small ones are the library's.
     #[default]
     Auto,
     /// The vendor's library.
@@ -122,14 +123,28 @@ impl Plan {
         let outputs: Vec<&TensorRef<'_>> = outputs.iter().map(|output| &***output).collect();
         let operands = Operands { inputs, outputs: &outputs };
         let device = operation.check(&operands)?;
+        Self::of(&device, operation, &operands, route, wanted)
+    }
+
+    /// A plan for operands that have been checked.
+    pub(crate) fn of(
+        device: &Device,
+        operation: &Operation,
+        operands: &Operands<'_>,
+        route: Route,
+        wanted: Option<&'static str>,
+    ) -> Result<Self> {
+        let device = device.clone();
         let mut steps =
             Steps { device: device.clone(), list: Vec::new(), workspace: 0, algorithm: "nothing", wanted };
-        let is_empty = outputs.iter().all(|output| output.is_empty());
+        let is_empty = operands.outputs.iter().all(|output| output.is_empty());
         let vendor = match route {
-            Route::Auto | Route::Vendor if !is_empty => {
-                vendor::primitive(device.caps(), operation, &operands)
-            }
+            Route::Auto | Route::Vendor if !is_empty => vendor::primitive(device.caps(), operation, operands),
             _ => None,
+        };
+        let route = match (route, &vendor) {
+            (Route::Auto, Some(_)) => device.route_choices().route(&device, operation, operands),
+            _ => route,
         };
         let route = match (route, vendor) {
             (Route::Auto | Route::Vendor, Some((primitive, order))) => {
@@ -147,13 +162,13 @@ impl Plan {
             }
             _ => {
                 if !is_empty {
-                    operation.add_steps(&operands, &mut steps)?;
+                    operation.add_steps(operands, &mut steps)?;
                     steps.expect_wanted(operation.name())?;
                 }
                 Route::Kernel
             }
         };
-        let (flops, bytes) = (operation.flops(&operands), operands.bytes());
+        let (flops, bytes) = (operation.flops(operands), operands.bytes());
         Ok(Self { device, operation: operation.name(), route, steps, flops, bytes })
     }
 

@@ -284,8 +284,10 @@ impl Softmax {
     }
 }
 
-/// Simdgroups that share columns.
-const COLUMN_PARTS: usize = 16;
+/// Simdgroups that share columns on a GPU: for many columns, and for elements that half as many cannot hold in registers.
+const COLUMN_PARTS: [usize; 2] = [16, 32];
+/// Elements of a row or column that a thread can hold in registers on a GPU.
+const MOST_HELD: usize = 32;
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -334,7 +336,15 @@ impl Operate for Softmax {
         };
         // On a GPU, simdgroups of a threadgroup share columns, of which there are too few for all units.
         let is_cpu = steps.device().caps().limits.vector_bits.is_some();
-        let parts = if columns && !is_cpu && count >= 4 * COLUMN_PARTS { COLUMN_PARTS } else { 1 };
+        let [few, many] = COLUMN_PARTS;
+        let parts = match columns && !is_cpu && count >= 4 * few {
+            true if count > few * MOST_HELD && count <= many * MOST_HELD => many,
+            true => few,
+            false => 1,
+        };
+        let threads = if columns { parts } else { rows.threads() };
+        let held = count.div_ceil(threads).next_power_of_two();
+        let held = if is_cpu || held > MOST_HELD { 0 } else { held };
         let (kept, along) = if columns { (&kept_outer, &kept_steps) } else { (&rows.kept, &axis_steps) };
         let constants = [
             (0, self.logarithm.into()),
@@ -345,6 +355,7 @@ impl Operate for Softmax {
             (5, step_class(along[1]).into()),
             (6, rows.are_long().into()),
             (7, (parts as u32).into()),
+            (8, (held as u32).into()),
         ];
         let name = match (columns, fits_32_bits([x.extent(), result.extent()])) {
             (false, true) => "softmax_rows_32",
@@ -352,7 +363,12 @@ impl Operate for Softmax {
             (true, true) => "softmax_columns_32",
             (true, false) => "softmax_columns_64",
         };
-        steps.algorithm = if columns { "columns" } else { "rows" };
+        steps.algorithm = match (columns, held) {
+            (true, 0) => "columns",
+            (false, 0) => "rows",
+            (true, _) => "columns in registers",
+            (false, _) => "rows in registers",
+        };
         let grid = match (columns, parts) {
             (false, _) => rows.grid(1)?,
             (true, 1) => rows.column_grid(1),

@@ -56,6 +56,11 @@ impl Rows {
         self.length() > LONG
     }
 
+    /// Number of threads of a row, unless rows are columns.
+    pub(crate) fn threads(&self) -> usize {
+        if self.are_long() { GROUP } else { SIMDGROUP }
+    }
+
     /// The grid of a kernel for rows, of `parts` parts each.
     pub(crate) fn grid(&self, parts: usize) -> Result<Grid> {
         let rows = self.count();

@@ -322,6 +322,14 @@ impl<'a> TensorRef<'a> {
         let (offset, len) = (self.offset as u64 * size, self.extent() as u64 * size);
         Span { offset: self.span.offset + offset, len, storage: self.span.storage.clone() }
     }
+
+    /// The same view of other memory, in which it begins at the byte `offset`. The memory has as many bytes behind it as are used here.
+    pub(crate) fn in_place_of(&self, memory: Buffer<u8>, offset: u64) -> TensorRef<'static> {
+        let Self { data_type, shape, strides, .. } = self.clone();
+        let Span { offset: begin, len, storage } = memory.span;
+        let span = Span { offset: begin + offset, len: len - offset, storage };
+        TensorRef { span, data_type, shape, strides, offset: 0, buffer: PhantomData }
+    }
 }
 
 impl<'a> TensorMut<'a> {

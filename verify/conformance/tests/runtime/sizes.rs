@@ -1,17 +1,14 @@
-//! How many threadgroup sizes of a kernel are compiled on the CPU: the first one, and then general code, which serves the others until they
-//! are launched often.
+//! How many threadgroup sizes of a kernel are compiled on the CPU, in this process and for a worker process: the first one, and then general
+//! code, which serves the others until they are launched often.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use elinvar::{Device, Grid, Kernel, KernelOptions, Source, Stream, Tier};
 use elinvar_cache::Cache;
 use elinvar_driver::Driver as _;
 use elinvar_driver_cpu::CpuDriver;
-use elinvar_msl::stage;
-use tracing::field::{Field, Visit};
-use tracing::span;
+
+use crate::support::compilations::Compilations;
 
 /// Each thread reads its neighbor's number, over a barrier.
 const SWAP: &str = "kernel void swap(device uint* out, uint i [[thread_position_in_grid]],
@@ -34,50 +31,6 @@ const APART: &str = "kernel void apart(device uint* out, uint i [[thread_positio
             out[i] = 7;
         }
     }";
-
-/// Counts the runs of the passes on the threads that use it.
-#[derive(Clone, Default)]
-struct Compilations(Arc<AtomicUsize>);
-
-impl Compilations {
-    fn during(run: impl FnOnce()) -> usize {
-        let count = Self::default();
-        tracing::subscriber::with_default(count.clone(), run);
-        count.0.load(Ordering::Relaxed)
-    }
-}
-
-impl tracing::Subscriber for Compilations {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target() == stage::TARGET
-    }
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-impl Visit for Compilations {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if (field.name(), value) == ("stage", "passes") {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
-}
 
 fn kernel(cache: &Cache, text: &str, name: &str, tier: Tier) -> Kernel {
     let device = CpuDriver::with_cache(2, cache).devices().unwrap().remove(0);
@@ -132,7 +85,7 @@ fn a_size_that_is_launched_often_is_specialized_in_the_background() {
     // The background thread has no subscriber of its own.
     let count = Compilations::default();
     tracing::subscriber::set_global_default(count.clone()).unwrap();
-    let made = || count.0.load(Ordering::Relaxed);
+    let made = || count.passes();
     let kernel = kernel(&Cache::off(), SWAP, "swap", Tier::Adaptive);
     let stream = kernel.device().stream().unwrap();
     [64, 1024].iter().for_each(|group| launch(&kernel, &stream, *group));

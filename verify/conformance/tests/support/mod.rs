@@ -1,6 +1,7 @@
 //! Common code of the runtime's tests: signatures, a simulated device, a minimal executor.
 #![allow(dead_code)] // each test binary uses its part
 
+pub mod compilations;
 pub mod graph;
 pub mod recovery;
 

@@ -3,6 +3,7 @@
 //! On the CPU, products are compared with OpenBLAS and oneDNN, attention with a library's products and a vectorized softmax. Operations that
 //! memory bounds are compared with a copy on the device that moves as many bytes. The results of libraries are compared with ours first.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use elinvar::tensor::{
@@ -14,6 +15,7 @@ use elinvar::{Buffer, Device, DeviceKind, Stream, bf16, f16};
 use super::problem::{Agreement, Argument};
 use super::team::Team;
 use super::{attention, blas, onednn};
+use crate::bench::cuda::Product;
 use crate::bench::{Context, Measured};
 use crate::failure::Result;
 use crate::report::median;
@@ -21,7 +23,8 @@ use crate::report::median;
 type Row = (&'static str, fn(&Context) -> Result<Measured>);
 
 /// The benchmarks by name.
-pub const ROWS: [Row; 22] = [
+pub const ROWS: [Row; 23] = [
+    ("tensor_matmul_f32_small", small),
     ("tensor_matmul_f32_256", |context| matmul(context, 256, Route::Auto)),
     ("tensor_matmul_f32_512", |context| matmul(context, 512, Route::Auto)),
     ("tensor_matmul_f32_1024", |context| matmul(context, 1024, Route::Auto)),
@@ -152,6 +155,116 @@ fn agree(name: &str, ours: &Buffer<f32>, library: &[f32]) -> Result<()> {
     }
 }
 
+/// The library of a GPU, called bare for a product of the same matrices; `None` on other devices.
+fn bare<T: Number>(
+    device: &Device,
+    n: usize,
+    left: &[T],
+    right: &[T],
+) -> Result<Option<std::result::Result<Product, String>>> {
+    if device.kind() != DeviceKind::Cuda {
+        return Ok(None);
+    }
+    let details = device.details();
+    let path = details.into_iter().find(|(name, _)| *name == "cuBLASLt").map(|(_, path)| path);
+    let Some(path) = path.map(PathBuf::from).filter(|path| path.exists()) else {
+        return Ok(Some(Err("cuBLASLt is not installed".into())));
+    };
+    let [left, right] = [left, right].map(bytemuck::cast_slice);
+    Product::new(&path, T::DATA_TYPE, n, left, right).map(Some)
+}
+
+/// Fails unless a product by the library called bare is ours.
+fn agree_with_bare<T: Number>(ours: &Buffer<T>, library: &Product) -> Result<()> {
+    library.device_time(1)?;
+    let wide = |values: &[T]| values.iter().map(|value| value.wide()).collect::<Vec<_>>();
+    let mut theirs = vec![T::of(0.0); ours.len()];
+    bytemuck::cast_slice_mut(&mut theirs).copy_from_slice(&library.result()?);
+    match Agreement::Within(1e-6).difference(&wide(&ours.to_vec()?), &wide(&theirs)) {
+        None => Ok(()),
+        Some(text) => Err(elinvar::Error::DeviceLost(format!("cuBLASLt: {text}")).into()),
+    }
+}
+
+/// Host time of each of many small products until all have ended, compared with as many calls of the library.
+fn small(context: &Context) -> Result<Measured> {
+    /// Products, and those of a submission.
+    const PRODUCTS: u64 = 1000;
+    const TOGETHER: u64 = 50;
+    let (device, stream, n) = (&context.device, context.device.stream()?, 64);
+    let matrix = |limit: u32| -> Vec<f32> {
+        super::problem::scattered(n * n, limit).map(|value| value as f32 - 2.0).collect()
+    };
+    let (a, b) = (matrix(7), matrix(5));
+    let (left, right, mut out) =
+        (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?, device.buffer::<f32>(n * n)?);
+    let (shape, of) = ([n, n], MatMul::default());
+    let views = [left.tensor(&shape)?, right.tensor(&shape)?];
+    let ours = plan(of, &[&views[0], &views[1]], &mut out.tensor_mut(&shape)?, Route::Auto)?;
+    let run = |in_a_submission: u64| -> Result<u64> {
+        let (start, mut last) = (Instant::now(), None);
+        for _ in 0..PRODUCTS / in_a_submission {
+            let mut commands = stream.command_buffer();
+            for _ in 0..in_a_submission {
+                commands.tensor_plan(&ours)?;
+            }
+            last = Some(commands.submit()?);
+        }
+        last.map(|last| last.wait()).transpose()?;
+        Ok(start.elapsed().as_nanos() as u64 / PRODUCTS)
+    };
+    let by_phase = || -> Result<[u64; 2]> {
+        let start = Instant::now();
+        let mut commands = stream.command_buffer();
+        for _ in 0..PRODUCTS {
+            commands.tensor_plan(&ours)?;
+        }
+        let recorded = start.elapsed();
+        let done = commands.submit()?;
+        let submitted = start.elapsed() - recorded;
+        done.wait()?;
+        Ok([recorded, submitted].map(|time| time.as_nanos() as u64 / PRODUCTS))
+    };
+    let bare = bare(device, n, &a, &b)?;
+    run(1)?;
+    let (mut times, mut singly, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut recorded, mut submitted) = (Vec::new(), Vec::new());
+    if let Some(Ok(bare)) = &bare {
+        agree_with_bare(&out, bare)?;
+    }
+    for _ in 0..ROUNDS {
+        times.push(run(TOGETHER)?);
+        singly.push(run(1)?);
+        let [record, submit] = by_phase()?;
+        recorded.push(record);
+        submitted.push(submit);
+        if let Some(Ok(bare)) = &bare {
+            theirs.push(bare.host_time(PRODUCTS)? / PRODUCTS);
+        }
+    }
+    let mut measured = Measured {
+        size: format!(
+            "{n}x{n}x{n} floats, one of {PRODUCTS}, {TOGETHER} in a submission; stages: one by one, recording, submission; {}: {}",
+            ours.route(),
+            ours.algorithm()
+        ),
+        median_ns: median(times),
+        stages: vec![
+            ("one by one".into(), median(singly)),
+            ("recording".into(), median(recorded)),
+            ("submission".into(), median(submitted)),
+        ],
+        flops: Some(ours.flops()),
+        ..Measured::default()
+    };
+    match bare {
+        Some(Ok(_)) => measured.baselines.push(("cublaslt", median(theirs))),
+        Some(Err(why)) => measured.missing.push(("cublaslt", why)),
+        None => {}
+    }
+    Ok(measured)
+}
+
 fn matmul(context: &Context, n: usize, route: Route) -> Result<Measured> {
     let (device, stream) = (&context.device, context.device.stream()?);
     let (a, b) = (numbers(n * n), numbers(n * n));
@@ -209,7 +322,8 @@ fn square<T: Number>(context: &Context, route: Route) -> Result<Measured> {
         let half = (limit / 2) as f32;
         super::problem::scattered(n * n, limit).map(|value| T::of(value as f32 - half)).collect()
     };
-    let (left, right) = (device.buffer_with_data(&matrix(7))?, device.buffer_with_data(&matrix(5))?);
+    let (a, b) = (matrix(7), matrix(5));
+    let (left, right) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
     let (mut out, mut other) = (device.buffer::<T>(n * n)?, device.buffer::<T>(n * n)?);
     let (shape, name) = ([n, n], T::DATA_TYPE);
     let views = [left.tensor(&shape)?, right.tensor(&shape)?];
@@ -231,6 +345,15 @@ fn square<T: Number>(context: &Context, route: Route) -> Result<Measured> {
             baselines.push(Baseline::plan("library", &stream, library));
         }
         Some(Err(why)) => baselines.push(Baseline { name: "library", run: Err(why.to_string()) }),
+        None => {}
+    }
+    match bare(device, n, &a, &b)? {
+        Some(Ok(library)) => {
+            agree_with_bare(&out, &library)?;
+            let run: Timed<'_> = Box::new(move |iterations| library.device_time(iterations));
+            baselines.push(Baseline { name: "cublaslt", run: Ok(run) });
+        }
+        Some(Err(why)) => baselines.push(Baseline { name: "cublaslt", run: Err(why) }),
         None => {}
     }
     measure(&stream, &ours, baselines, format!("{n}x{n}x{n} of {name}"))
@@ -267,7 +390,8 @@ fn convolution(context: &Context, size: usize) -> Result<Measured> {
 
 fn batch_norm(context: &Context, statistics: Statistics) -> Result<Measured> {
     let (device, stream) = (&context.device, context.device.stream()?);
-    let shape = [16, 64, 56, 56];
+    // Larger than the caches.
+    let shape = if device.kind() == DeviceKind::Cpu { [16, 64, 56, 56] } else { [256, 64, 56, 56] };
     let x = device.buffer_with_data(&numbers(shape.iter().product()))?;
     let parameters = device.buffer_with_data(&vec![1.0f32; 64])?;
     let mut out = device.buffer::<f32>(shape.iter().product())?;
@@ -283,12 +407,19 @@ fn batch_norm(context: &Context, statistics: Statistics) -> Result<Measured> {
             Plan::new(of, &[&x, &one, &one], &mut [&mut out, &mut mean, &mut deviation], Route::Auto)?
         }
     };
-    let copy = copy_of(device, &stream, ours.bytes())?;
+    // Statistics of all elements precede the first result, so a tensor that no cache holds is read twice.
+    let again =
+        if statistics == Statistics::Given { 0 } else { (shape.iter().product::<usize>() * 4) as u64 };
+    let copy = copy_of(device, &stream, ours.bytes() + again)?;
     measure(&stream, &ours, vec![copy], format!("{shape:?} floats"))
 }
 
-fn softmax(context: &Context, shape: [usize; 2], axis: usize) -> Result<Measured> {
+fn softmax(context: &Context, mut shape: [usize; 2], axis: usize) -> Result<Measured> {
     let (device, stream) = (&context.device, context.device.stream()?);
+    if device.kind() != DeviceKind::Cpu {
+        // Larger than the caches.
+        shape[1 - axis] *= 16;
+    }
     let x = device.buffer_with_data(&numbers(shape[0] * shape[1]))?;
     let mut out = device.buffer::<f32>(shape[0] * shape[1])?;
     let ours = plan(Softmax::new(axis), &[&x.tensor(&shape)?], &mut out.tensor_mut(&shape)?, Route::Auto)?;

@@ -16,8 +16,12 @@ constant uint AXES [[function_constant(9)]];
 // Whether x counts all elements, and the axes describe all of them.
 constant bool FLAT [[function_constant(10)]];
 constant uint OPERANDS [[function_constant(11)]];
+// Number of elements along x of a thread, a grid's width apart.
+constant uint PER_THREAD [[function_constant(12)]];
+constant constexpr uint MOST_PER_THREAD = 4;
 
 struct Steps {
+    ulong width;
     ulong out, a, b, c;
 };
 
@@ -114,17 +118,25 @@ template <typename C, typename I>
     }
     I offsets[4] = {0, 0, 0, 0};
     add_offsets<I, 4>(index, AXES, axes, offsets);
-    if (!FLAT) {
-        I x = at.x;
-        offsets[0] += x * stride_of<I>(STEP_OUT, steps.out);
-        offsets[1] += x * stride_of<I>(STEP_A, steps.a);
-        offsets[2] += x * stride_of<I>(STEP_B, steps.b);
-        offsets[3] += x * stride_of<I>(STEP_C, steps.c);
+    I steps_of[4] = {stride_of<I>(STEP_OUT, steps.out), stride_of<I>(STEP_A, steps.a), stride_of<I>(STEP_B, steps.b),
+                     stride_of<I>(STEP_C, steps.c)};
+    C first[MOST_PER_THREAD], second[MOST_PER_THREAD], third[MOST_PER_THREAD];
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < PER_THREAD; ++k) {
+        I x = FLAT ? 0 : I(at.x) + k * I(grid.x);
+        // Loads without a condition are not waited for one by one.
+        x = PER_THREAD == 1 || x < I(steps.width) ? x : I(at.x);
+        first[k] = load<C>(a, offsets[1] + x * steps_of[1], TYPE_A);
+        second[k] = OPERANDS > 1 ? load<C>(b, offsets[2] + x * steps_of[2], TYPE_B) : C(0);
+        third[k] = OPERANDS > 2 ? load<C>(c, offsets[3] + x * steps_of[3], TYPE_C) : C(0);
     }
-    C first = load<C>(a, offsets[1], TYPE_A);
-    C second = OPERANDS > 1 ? load<C>(b, offsets[2], TYPE_B) : C(0);
-    C third = OPERANDS > 2 ? load<C>(c, offsets[3], TYPE_C) : C(0);
-    store(out, offsets[0], TYPE_OUT, Operations<C>::apply(first, second, third));
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < PER_THREAD; ++k) {
+        I x = FLAT ? 0 : I(at.x) + k * I(grid.x);
+        if (PER_THREAD == 1 || x < I(steps.width)) {
+            store(out, offsets[0] + x * steps_of[0], TYPE_OUT, Operations<C>::apply(first[k], second[k], third[k]));
+        }
+    }
 }
 
 #define MAP(NAME, C, I) template [[host_name(NAME)]] [[kernel]] decltype(map<C, I>) map<C, I>;

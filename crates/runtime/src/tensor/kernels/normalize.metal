@@ -27,6 +27,9 @@ constant bool RUNS [[function_constant(16)]];
 // `apply`: whether the deviation is given as a variance, and whether x counts all elements.
 constant bool OF_VARIANCE [[function_constant(17)]];
 constant bool FLAT [[function_constant(18)]];
+// `apply`: number of elements along x of a thread, a grid's width apart.
+constant uint PER_THREAD [[function_constant(19)]];
+constant constexpr uint MOST_PER_THREAD = 4;
 
 // Operands.
 constant constexpr uint X = 0, Y = 1, SCALE = 2, BIAS = 3, MEAN = 4, DEVIATION = 5, RUNNING_MEAN = 6, RUNNING_VARIANCE = 7, ROW = 8;
@@ -169,6 +172,21 @@ template <typename I>
     }
 }
 
+// The number of some elements, their mean, and the sum of their squared deviations from it.
+typedef float3 Moments;
+
+// Those of all elements of two sets (Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979).
+struct Merge {
+    Moments operator()(Moments a, Moments b) const
+    {
+        float count = a.x + b.x, share = b.x / max(count, 1.0f), difference = b.y - a.y;
+        return Moments(count, a.y + difference * share, a.z + b.z + difference * difference * (a.x * share));
+    }
+};
+
+// Elements that a thread holds in registers, to read them once.
+constant constexpr uint TILE = 8;
+
 // Mean and squared deviations of a part of a row, at its number.
 template <typename I>
 [[kernel]] void statistics(device const uchar* x [[buffer(0)]], device float2* out [[buffer(1)]],
@@ -180,7 +198,7 @@ template <typename I>
                            uint simdgroup [[simdgroup_index_in_threadgroup]],
                            uint simdgroups [[simdgroups_per_threadgroup]])
 {
-    threadgroup float partial[SIMD];
+    threadgroup Moments partial[SIMD];
     Place of = place(group, groups, local, lane, simdgroup, simdgroups);
     if (!COLUMNS && of.row >= uint(size.rows)) {
         return;
@@ -198,33 +216,32 @@ template <typename I>
     }
     I inner_parts = I(size.inner_parts), outer_parts = I(size.outer_parts);
     Walk<I> by = walk<I>(I(size.inner), I(size.outer), inner_parts, outer_parts, part, of.first, of.threads, ALONG_INNER);
-    float sum = 0.0f, count = 0.0f;
+    Moments all = 0.0f;
     for (I o = by.outer_begin; o < by.outer_end; o += by.outer_step) {
         I offsets[4] = {kept_at[X], 0, 0, 0};
         add_offsets<I, 4>(o, OUTER, reduced, offsets);
-        for (I i = by.inner_begin; i < by.inner_end; i += by.inner_step) {
-            sum += load<float>(x, offsets[X] + i * step_x, TYPE_X);
-            count += 1.0f;
+        for (I i = by.inner_begin; i < by.inner_end; i += TILE * by.inner_step) {
+            float values[TILE], sum = 0.0f, count = 0.0f;
+            for (uint k = 0; k < TILE; ++k) {
+                I at_k = i + k * by.inner_step;
+                bool is_there = at_k < by.inner_end;
+                values[k] = is_there ? load<float>(x, offsets[X] + at_k * step_x, TYPE_X) : 0.0f;
+                sum += values[k];
+                count += is_there ? 1.0f : 0.0f;
+            }
+            float mean = CENTER ? sum / count : 0.0f, squares = 0.0f;
+            for (uint k = 0; k < TILE; ++k) {
+                float from_mean = i + k * by.inner_step < by.inner_end ? values[k] - mean : 0.0f;
+                squares = fma(from_mean, from_mean, squares);
+            }
+            all = Merge()(all, Moments(count, mean, squares));
         }
     }
     if (!COLUMNS) {
-        sum = WIDE ? fold_group(sum, Plus(), partial, simdgroup, simdgroups, lane) : fold_simd(sum, Plus());
-        count = WIDE ? fold_group(count, Plus(), partial, simdgroup, simdgroups, lane) : fold_simd(count, Plus());
-    }
-    float mean = CENTER ? sum / max(count, 1.0f) : 0.0f, squares = 0.0f;
-    for (I o = by.outer_begin; o < by.outer_end; o += by.outer_step) {
-        I offsets[4] = {kept_at[X], 0, 0, 0};
-        add_offsets<I, 4>(o, OUTER, reduced, offsets);
-        for (I i = by.inner_begin; i < by.inner_end; i += by.inner_step) {
-            float from_mean = load<float>(x, offsets[X] + i * step_x, TYPE_X) - mean;
-            squares = fma(from_mean, from_mean, squares);
-        }
-    }
-    if (!COLUMNS) {
-        squares = WIDE ? fold_group(squares, Plus(), partial, simdgroup, simdgroups, lane) : fold_simd(squares, Plus());
+        all = WIDE ? fold_group(all, Merge(), partial, simdgroup, simdgroups, lane) : fold_simd(all, Merge());
     }
     if (of.first == 0) {
-        out[kept_at[ROW] * inner_parts * outer_parts + part] = float2(mean, squares);
+        out[kept_at[ROW] * inner_parts * outer_parts + part] = float2(all.y, all.z);
     }
 }
 
@@ -253,17 +270,12 @@ template <typename I>
     I offsets[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
     add_offsets<I, 9>(index, KEPT, kept, offsets);
     I row = offsets[ROW], count_of_parts = I(size.inner_parts) * I(size.outer_parts);
-    float count = 0.0f, mean = 0.0f, squares = 0.0f;
+    Moments all = 0.0f;
     for (I part = 0; part < count_of_parts; ++part) {
         float2 other = parts[row * count_of_parts + part];
-        float more = part_count(part, size), all = count + more;
-        if (more > 0.0f) {
-            float difference = other.x - mean;
-            mean += difference * (more / all);
-            squares += other.y + difference * difference * (count * (more / all));
-            count = all;
-        }
+        all = Merge()(all, Moments(part_count(part, size), other));
     }
+    float count = all.x, mean = all.y, squares = all.z;
     float deviation = inverse_deviation(squares / count, size.epsilon);
     mean_row[row] = mean;
     deviation_row[row] = deviation;
@@ -273,6 +285,7 @@ template <typename I>
 
 // Operands of `apply`: those above up to the deviation.
 struct ApplySize {
+    ulong width;
     ulong steps[6];
     float epsilon;
 };
@@ -291,19 +304,30 @@ template <typename I>
     }
     I offsets[6] = {0, 0, 0, 0, 0, 0};
     add_offsets<I, 6>(index, KEPT, axes, offsets);
-    if (!FLAT) {
-        offsets[X] += I(at.x) * stride_of<I>(STEP_X, size.steps[X]);
-        offsets[Y] += I(at.x) * stride_of<I>(STEP_Y, size.steps[Y]);
-        for (uint n = SCALE; n <= DEVIATION; ++n) {
-            offsets[n] += I(at.x) * stride_of<I>(STEP_SCALE, size.steps[n]);
+    I steps[6] = {stride_of<I>(STEP_X, size.steps[X]), stride_of<I>(STEP_Y, size.steps[Y])};
+    for (uint n = SCALE; n <= DEVIATION; ++n) {
+        steps[n] = stride_of<I>(STEP_SCALE, size.steps[n]);
+    }
+    float values[MOST_PER_THREAD];
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < PER_THREAD; ++k) {
+        I column = FLAT ? 0 : I(at.x) + k * I(grid.x);
+        // Loads without a condition are not waited for one by one.
+        column = PER_THREAD == 1 || column < I(size.width) ? column : I(at.x);
+        values[k] = load<float>(x, offsets[X] + column * steps[X], TYPE_X);
+    }
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < PER_THREAD; ++k) {
+        I column = FLAT ? 0 : I(at.x) + k * I(grid.x);
+        if (PER_THREAD == 1 || column < I(size.width)) {
+            float a = HAS_SCALE ? load<float>(scale, offsets[SCALE] + column * steps[SCALE], TYPE_SCALE) : 1.0f;
+            float b = HAS_BIAS ? load<float>(bias, offsets[BIAS] + column * steps[BIAS], TYPE_BIAS) : 0.0f;
+            float by = deviation[offsets[DEVIATION] + column * steps[DEVIATION]];
+            by = OF_VARIANCE ? inverse_deviation(by, size.epsilon) : by;
+            float from = CENTER ? mean[offsets[MEAN] + column * steps[MEAN]] : 0.0f;
+            store(y, offsets[Y] + column * steps[Y], TYPE_Y, normalized(values[k], from, by, a, b));
         }
     }
-    float a = HAS_SCALE ? load<float>(scale, offsets[SCALE], TYPE_SCALE) : 1.0f;
-    float b = HAS_BIAS ? load<float>(bias, offsets[BIAS], TYPE_BIAS) : 0.0f;
-    float by = deviation[offsets[DEVIATION]];
-    by = OF_VARIANCE ? inverse_deviation(by, size.epsilon) : by;
-    float from = CENTER ? mean[offsets[MEAN]] : 0.0f;
-    store(y, offsets[Y], TYPE_Y, normalized(load<float>(x, offsets[X], TYPE_X), from, by, a, b));
 }
 
 #define NORMALIZE(NAME, KERNEL, I) template [[host_name(NAME)]] [[kernel]] decltype(KERNEL<I>) KERNEL<I>;

@@ -15,7 +15,10 @@ constant uint STEP_OUT [[function_constant(5)]];
 constant bool WIDE [[function_constant(6)]];
 // Number of threads that share a column: 1, or that of the simdgroups of a threadgroup.
 constant uint PARTS [[function_constant(7)]];
-constant constexpr uint MOST_PARTS = 16;
+constant constexpr uint MOST_PARTS = 32;
+// Number of elements that a thread keeps in registers, so that memory is read once; 0 for none.
+constant uint HELD [[function_constant(8)]];
+constant constexpr uint MOST_HELD = 32;
 
 // Whether exponentials are kept in the output until their sum is known; otherwise they are computed twice.
 constant bool KEEPS = !LOGARITHM && TYPE_OUT == F32;
@@ -26,9 +29,104 @@ struct SoftmaxSize {
     ulong rows;
 };
 
-inline float softmax(float x, float most, float sum)
+// Combines the values of the threads of a row.
+struct RowFold {
+    threadgroup float* partial;
+    uint simdgroup, simdgroups, lane;
+
+    template <typename F>
+    float operator()(float value, F f) const
+    {
+        return WIDE ? fold_group(value, f, partial, simdgroup, simdgroups, lane) : fold_simd(value, f);
+    }
+};
+
+// Combines the values of the threads of a column, one in each simdgroup.
+struct ColumnFold {
+    threadgroup float* partial;
+    uint part, lane;
+
+    template <typename F>
+    float operator()(float value, F f) const
+    {
+        if (PARTS == 1) {
+            return value;
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        partial[part * SIMD + lane] = value;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        value = partial[lane];
+        for (uint other = 1; other < PARTS; ++other) {
+            value = f(value, partial[other * SIMD + lane]);
+        }
+        return value;
+    }
+};
+
+// Elements `first`, `first + threads`, … of `count`, in registers.
+template <typename I, typename Fold>
+inline void softmax_held(device const uchar* in, device uchar* out, I in_at, I out_at, I in_step, I out_step, I first,
+                         I threads, I count, Fold fold)
 {
-    return LOGARITHM ? x - most - log(sum) : exp(x - most) / sum;
+    float x[MOST_HELD], most = -INFINITY, sum = 0.0f;
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < HELD; ++k) {
+        I i = first + k * threads;
+        // Loads without a condition are not waited for one by one.
+        float value = load<float>(in, in_at + min(i, count - 1) * in_step, TYPE_IN);
+        x[k] = i < count ? value : -INFINITY;
+    }
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < HELD; ++k) {
+        most = Larger()(most, x[k]);
+    }
+    most = fold(most, Larger());
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < HELD; ++k) {
+        float e = exp(x[k] - most);
+        sum += e;
+        x[k] = LOGARITHM ? x[k] : e;
+    }
+    sum = fold(sum, Plus());
+    float by = 1.0f / sum, less = log(sum);
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < HELD; ++k) {
+        I i = first + k * threads;
+        if (i < count) {
+            store(out, out_at + i * out_step, TYPE_OUT, LOGARITHM ? x[k] - most - less : x[k] * by);
+        }
+    }
+}
+
+template <typename I, typename Fold>
+inline void softmax(device const uchar* in, device uchar* out, I in_at, I out_at, I in_step, I out_step, I first,
+                    I threads, I count, Fold fold)
+{
+    if (HELD > 0) {
+        softmax_held(in, out, in_at, out_at, in_step, out_step, first, threads, count, fold);
+        return;
+    }
+    float most = -INFINITY, sum = 0.0f;
+    for (I i = first; i < count; i += threads) {
+        most = Larger()(most, load<float>(in, in_at + i * in_step, TYPE_IN));
+    }
+    most = fold(most, Larger());
+    for (I i = first; i < count; i += threads) {
+        float e = exp(load<float>(in, in_at + i * in_step, TYPE_IN) - most);
+        sum += e;
+        if (KEEPS) {
+            store(out, out_at + i * out_step, F32, e);
+        }
+    }
+    sum = fold(sum, Plus());
+    for (I i = first; i < count; i += threads) {
+        if (KEEPS) {
+            store(out, out_at + i * out_step, F32, load<float>(out, out_at + i * out_step, F32) / sum);
+        } else {
+            float x = load<float>(in, in_at + i * in_step, TYPE_IN) - most;
+            store(out, out_at + i * out_step, TYPE_OUT, LOGARITHM ? x - log(sum) : exp(x) / sum);
+        }
+    }
 }
 
 template <typename I>
@@ -48,50 +146,13 @@ template <typename I>
     I offsets[2] = {0, 0};
     add_offsets<I, 2>(I(row), KEPT, kept, offsets);
     I in_step = stride_of<I>(STEP_IN, size.in_step), out_step = stride_of<I>(STEP_OUT, size.out_step);
-    I count = I(size.count), first = WIDE ? local : lane, threads = WIDE ? simdgroups * SIMD : SIMD;
-    float most = -INFINITY;
-    for (I i = first; i < count; i += threads) {
-        most = Larger()(most, load<float>(in, offsets[0] + i * in_step, TYPE_IN));
-    }
-    most = WIDE ? fold_group(most, Larger(), partial, simdgroup, simdgroups, lane) : fold_simd(most, Larger());
-    float sum = 0.0f;
-    for (I i = first; i < count; i += threads) {
-        float e = exp(load<float>(in, offsets[0] + i * in_step, TYPE_IN) - most);
-        sum += e;
-        if (KEEPS) {
-            store(out, offsets[1] + i * out_step, F32, e);
-        }
-    }
-    sum = WIDE ? fold_group(sum, Plus(), partial, simdgroup, simdgroups, lane) : fold_simd(sum, Plus());
-    for (I i = first; i < count; i += threads) {
-        if (KEEPS) {
-            store(out, offsets[1] + i * out_step, F32, load<float>(out, offsets[1] + i * out_step, F32) / sum);
-        } else {
-            float x = load<float>(in, offsets[0] + i * in_step, TYPE_IN);
-            store(out, offsets[1] + i * out_step, TYPE_OUT, softmax(x, most, sum));
-        }
-    }
-}
-
-// The parts of a column, one for each simdgroup, combined.
-template <typename F>
-inline float fold_parts(float value, F f, threadgroup float* partial, uint part, uint lane)
-{
-    if (PARTS == 1) {
-        return value;
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    partial[part * SIMD + lane] = value;
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    value = partial[lane];
-    for (uint other = 1; other < PARTS; ++other) {
-        value = f(value, partial[other * SIMD + lane]);
-    }
-    return value;
+    I first = WIDE ? local : lane, threads = WIDE ? simdgroups * SIMD : SIMD;
+    RowFold fold = {partial, simdgroup, simdgroups, lane};
+    softmax(in, out, offsets[0], offsets[1], in_step, out_step, first, threads, I(size.count), fold);
 }
 
 template <typename I>
-[[kernel]] void softmax_columns(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
+[[kernel, max_total_threads_per_threadgroup(1024)]] void softmax_columns(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
                                 constant Axes<2>& kept [[buffer(2)]], constant SoftmaxSize& size [[buffer(3)]],
                                 uint3 at [[thread_position_in_grid]], uint3 local [[thread_position_in_threadgroup]])
 {
@@ -100,30 +161,9 @@ template <typename I>
     add_offsets<I, 2>(I(PARTS == 1 ? at.y : at.z), KEPT, kept, offsets);
     offsets[0] += I(at.x) * stride_of<I>(STEP_IN, size.kept_in_step);
     offsets[1] += I(at.x) * stride_of<I>(STEP_OUT, size.kept_out_step);
-    I in_step = I(size.in_step), out_step = I(size.out_step), count = I(size.count);
-    uint part = PARTS == 1 ? 0 : local.y, lane = local.x;
-    float most = -INFINITY;
-    for (I i = part; i < count; i += PARTS) {
-        most = Larger()(most, load<float>(in, offsets[0] + i * in_step, TYPE_IN));
-    }
-    most = fold_parts(most, Larger(), partial, part, lane);
-    float sum = 0.0f;
-    for (I i = part; i < count; i += PARTS) {
-        float e = exp(load<float>(in, offsets[0] + i * in_step, TYPE_IN) - most);
-        sum += e;
-        if (KEEPS) {
-            store(out, offsets[1] + i * out_step, F32, e);
-        }
-    }
-    sum = fold_parts(sum, Plus(), partial, part, lane);
-    for (I i = part; i < count; i += PARTS) {
-        if (KEEPS) {
-            store(out, offsets[1] + i * out_step, F32, load<float>(out, offsets[1] + i * out_step, F32) / sum);
-        } else {
-            float x = load<float>(in, offsets[0] + i * in_step, TYPE_IN);
-            store(out, offsets[1] + i * out_step, TYPE_OUT, softmax(x, most, sum));
-        }
-    }
+    I first = PARTS == 1 ? 0 : local.y;
+    ColumnFold fold = {partial, local.y, local.x};
+    softmax(in, out, offsets[0], offsets[1], I(size.in_step), I(size.out_step), first, I(PARTS), I(size.count), fold);
 }
 
 #define SOFTMAX(NAME, KERNEL, I) template [[host_name(NAME)]] [[kernel]] decltype(KERNEL<I>) KERNEL<I>;

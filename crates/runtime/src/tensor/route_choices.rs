@@ -23,9 +23,10 @@ const FLOPS: u64 = 1 << 24;
 const BYTES: u64 = 1 << 22;
 /// Operations with more bytes are not measured, because a measurement needs as much memory again.
 const MOST_BYTES: u64 = 1 << 30;
-/// Maximum number of runs of each route, and the time after which no other run begins.
-const RUNS: usize = 5;
-const TIME: Duration = Duration::from_millis(100);
+/// Minimum and maximum number of runs of each route, and the time after which no more than the minimum begin.
+const FEWEST_RUNS: usize = 2;
+const MOST_RUNS: usize = 100;
+const TIME: Duration = Duration::from_millis(50);
 /// Sizes of axes up to it are not rounded.
 const EXACT: usize = 16;
 
@@ -127,11 +128,11 @@ fn measure(device: &Device, operation: &Operation, operands: &Operands<'_>) -> R
     let plans = [library?, kernel?];
     let stream = device.stream()?;
     let (mut best, start) = ([u64::MAX; 2], Instant::now());
-    for run in 0..RUNS {
+    for run in 1..=MOST_RUNS {
         for (best, plan) in best.iter_mut().zip(&plans) {
             *best = time(&stream, plan)?.min(*best);
         }
-        if run > 0 && start.elapsed() > TIME {
+        if run >= FEWEST_RUNS && start.elapsed() > TIME {
             break;
         }
     }

@@ -51,6 +51,7 @@ mod entry;
 mod lane_bits;
 mod lane_permutation;
 mod library;
+mod loop_versioning;
 mod matrix_loads;
 mod matrix_product;
 mod mma_tiling;

@@ -6,7 +6,10 @@ use elinvar_ir::{Function, Module, verify};
 
 use super::entry::{self, Wrapped};
 use super::shared_memory::{self, Memory};
-use super::{Options, approximate_math, barriers, simdgroup, target, vectorize_copies, zero_shared_memory};
+use super::{
+    Options, approximate_math, barriers, loop_versioning, simdgroup, target, vectorize_copies,
+    zero_shared_memory,
+};
 use crate::analysis::allowlist;
 use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
 use crate::support::calls;
@@ -20,7 +23,7 @@ use crate::{ENTRY, Error, Target, log_calls};
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Device as D, Target as T, Thread};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 15] = [
+    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 16] = [
         // name, input, output, applies, run, requires, ensures
         (
             "allowlist",
@@ -138,6 +141,15 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             simdgroup,
             "kernel-entry",
             "functions across a simdgroup are calls of the library with the mask of active lanes",
+        ),
+        (
+            "loop-versioning",
+            D,
+            D,
+            always,
+            loop_versioning,
+            "kernel-entry",
+            "a strided loop of one block that loads has a version whose counter does not wrap",
         ),
         (
             "approximate-math",
@@ -354,6 +366,12 @@ fn simdgroup(state: &mut State<'_>) -> Result<(), Error> {
     let Some(mask) = wrapped.mask else { return Ok(()) };
     let how = simdgroup::How { approximate, permuted: wrapped.permuted, threads: &wrapped.threads };
     simdgroup::write(module, kernel, wrapped.body, mask, how)
+}
+
+fn loop_versioning(state: &mut State<'_>) -> Result<(), Error> {
+    let (module, kernel, _) = state.device()?;
+    loop_versioning::version(module, kernel);
+    Ok(())
 }
 
 fn approximate_math(state: &mut State<'_>) -> Result<(), Error> {

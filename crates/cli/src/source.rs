@@ -19,6 +19,9 @@ pub struct SourceOptions {
     /// Define a macro; may be repeated
     #[arg(short = 'D', value_name = "NAME[=V]")]
     define: Vec<String>,
+    /// Metal file with functions that the source declares and does not define; may be repeated
+    #[arg(long, value_name = "FILE")]
+    library: Vec<PathBuf>,
 }
 
 impl SourceOptions {
@@ -34,6 +37,14 @@ impl SourceOptions {
 
     /// Load an MSL file. Diagnostics show its name as given.
     pub fn load(&self, path: &Path, math: MathMode) -> Result<Source> {
+        let mut source = self.load_text(path, math)?;
+        for library in &self.library {
+            source = source.with_library(self.load_text(library, math)?);
+        }
+        Ok(source.linked()?.into_owned())
+    }
+
+    fn load_text(&self, path: &Path, math: MathMode) -> Result<Source> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| Failure::input(format!("{name}: {error}")))?;
         let text = String::from_utf8(bytes).map_err(|error| {

@@ -269,3 +269,21 @@ fn a_bundle_for_metal_has_the_text_or_the_library() {
     elinvar(&["check", &file, "--target", "metal"])
         .expect(2, &["--target metal: Metal compiles kernels on Apple devices"]);
 }
+
+#[test]
+fn libraries_are_packed_with_their_source() {
+    let folder = Folder::new();
+    let library = folder.write("half.metal", "float halved(float x) { return 0.5f * x; }\n");
+    let text = "extern float halved(float x);\n\
+                kernel void halves(device float* x, uint i [[thread_position_in_grid]]) { x[i] = halved(x[i]); }\n";
+    let file = folder.write("halves.metal", text);
+    let bundle = folder.file("halves.bundle").display().to_string();
+    elinvar(&["pack", &file, "--library", &library, "-o", &bundle, "--target", "cpu", "--group", "4"])
+        .expect(0, &[]);
+    let words = ["run", &bundle, "--kernel", "halves", "--grid", "4", "--group", "4"];
+    let run = elinvar(&[&words[..], &["--arg", "x=f32:4:ramp", "--out", "x"]].concat());
+    run.expect(0, &[]);
+    assert!(run.stdout.contains("x: f32:4 = 0 0.5 1 1.5"), "{}", run.stdout);
+    elinvar(&["pack", &file, "-o", &bundle])
+        .expect(1, &["halves.metal:1:14: error: function `halved` is declared"]);
+}

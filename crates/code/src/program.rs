@@ -82,8 +82,9 @@ impl Program {
     /// `Compile` with the diagnostics; `Environment` if there is no clang.
     pub fn new(cache: &Cache, source: &Source, induction_variables: InductionVariables) -> Result<Self> {
         let toolchain = Toolchain::find_with(cache)?;
-        let checked = CachedProgram::new(&toolchain, source)?;
-        let (clang, source) = (toolchain.path().to_owned(), Arc::new(source.clone()));
+        let source = Arc::new(source.linked()?.into_owned());
+        let checked = CachedProgram::new(&toolchain, &source)?;
+        let clang = toolchain.path().to_owned();
         Ok(Self {
             checked,
             clang,

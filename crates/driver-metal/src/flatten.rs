@@ -256,6 +256,17 @@ mod tests {
     }
 
     #[test]
+    fn libraries_precede_the_source_with_macros_of_their_own() {
+        let library = Source::named("f.metal", "#define N 2\ntwo").define("B", None);
+        let source = Source::named("a.metal", "one").define("A", Some("3")).with_library(library);
+        let text = flatten(&source.linked().unwrap()).unwrap();
+        let lines: Vec<&str> =
+            text.lines().filter(|line| !line.starts_with("#line") && !line.is_empty()).collect();
+        let expected = "#define A 3|#undef A|#undef B|#define B 1|#define N 2|two|#undef B|#undef N|#undef A|#define A 3|one";
+        assert_eq!(lines.join("|"), expected);
+    }
+
+    #[test]
     fn files_are_put_in_where_they_are_included() {
         let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let write = |path: PathBuf, text: &str| std::fs::write(path, text).unwrap();

@@ -68,6 +68,7 @@ mod ending;
 mod error;
 mod event;
 mod grid;
+mod linked;
 pub mod log;
 mod memory;
 mod options;

@@ -44,6 +44,8 @@ pub struct Source {
     /// Whether to diagnose misuse of address spaces, which Metal rejects and drivers with a single address space accept, as
     /// warnings. Takes about as long as the other checks.
     pub check_spaces: bool,
+    /// Sources of the functions that this one declares and does not define; see [`Source::with_library`].
+    pub libraries: Vec<Source>,
     /// A source in a bundle, in place of text.
     pub packed: Option<Packed>,
     /// A compiled Metal library, in place of text; the only file has its name and no text. Macros, folders and math mode are ignored:
@@ -95,7 +97,7 @@ impl Source {
     }
 
     /// Identity of the source: a BLAKE3 hash of its files' names and texts, its macros and its math mode, or of a Metal library's bytes.
-    /// A source in a bundle has the identity of the source that was packed.
+    /// A source in a bundle has the identity of the source that was packed, one with libraries that of the [linked](Source::linked) source.
     ///
     /// Include directories and their files are not hashed, since they do not exist where bundles are used; keys of compiled code
     /// hash them in addition.
@@ -107,11 +109,17 @@ impl Source {
             defines,
             math,
             check_spaces: _,
+            libraries,
             packed,
             metal_library,
         } = self;
         if let Some(packed) = packed {
             return packed.key;
+        }
+        if !libraries.is_empty()
+            && let Ok(linked) = self.linked()
+        {
+            return linked.identity();
         }
         let mut hash = blake3::Hasher::new();
         let mut add = |bytes: &[u8]| {
@@ -188,6 +196,17 @@ impl Source {
         self
     }
 
+    /// Adds a library: a source that defines functions which this one declares, as `MTLCompileOptions.libraries` does.
+    ///
+    /// Both are compiled together, in this source's math mode; a library that several need is compiled once. Macros of [`Source::define`]
+    /// and those that a file of a library defines are not known to the others. What two of them define, apart from headers that both
+    /// include, is an error.
+    #[must_use]
+    pub fn with_library(mut self, library: Self) -> Self {
+        self.libraries.push(library);
+        self
+    }
+
     /// Sets the math mode.
     #[must_use]
     pub fn math(mut self, math: MathMode) -> Self {
@@ -234,6 +253,8 @@ mod tests {
             text().math(MathMode::Safe),
             two("a", "b"),
             two("ab", ""),
+            text().with_library(Source::msl("int f() { return 1; }")),
+            text().with_library(Source::msl("int f() { return 2; }")),
             Source::metal_library("k", [0]),
             Source::metal_library("k", [1]),
             packed(0),

@@ -13,9 +13,7 @@ pub(crate) fn with_reason(message: String) -> String {
         .and_then(|rest| rest.strip_suffix("' has internal linkage but is not defined"));
     match undefined {
         Some(name) => {
-            format!(
-                "function `{name}` is declared but not defined; functions of other libraries are not supported"
-            )
+            format!("function `{name}` is declared, and neither the source nor its libraries define it")
         }
         None => message,
     }
@@ -50,7 +48,7 @@ mod tests {
             ("'metal_tensors.h' file not found", "'metal_tensors.h' file not found"),
             (
                 "function 'f<int>' has internal linkage but is not defined",
-                "function `f<int>` is declared but not defined; functions of other libraries are not supported",
+                "function `f<int>` is declared, and neither the source nor its libraries define it",
             ),
             ("use of undeclared identifier 'f'", "use of undeclared identifier 'f'"),
         ] {

@@ -140,10 +140,10 @@ impl Device {
     /// `Unsupported`.
     pub fn compile(&self, source: impl Borrow<Source>) -> Result<Library> {
         self.expect_here("Device::compile")?;
-        let source: &Source = source.borrow();
-        let library = self.inner.driver.compile(source);
+        let source = Source::linked(source.borrow())?;
+        let library = self.inner.driver.compile(&source);
         self.recovery().vitals.compilation(library.as_ref().err());
-        Ok(Library::new(self.clone(), library?, source))
+        Ok(Library::new(self.clone(), library?, &source))
     }
 
     /// The device's memory pool: statistics, limits, trimming.

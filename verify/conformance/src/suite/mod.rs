@@ -39,6 +39,7 @@ mod lanes;
 mod language;
 mod large_buffers;
 mod layout;
+mod libraries;
 mod log_delivery;
 mod logging;
 mod math_functions;
@@ -196,6 +197,7 @@ pub fn cases() -> Vec<Case> {
         os_log::CASES,
         layout::CASES,
         logging::CASES,
+        libraries::CASES,
         log_delivery::CASES,
         program_scope::CASES,
         constants::CASES,

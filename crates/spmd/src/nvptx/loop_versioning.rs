@@ -9,19 +9,21 @@
 //! counter does not wrap.
 //!
 //! Applies to loops of one block without calls and atomic operations that load from memory, unless `unroll(disable)` asks for the loop as
-//! written. In the copy, `unroll(full)` has no effect: the number of iterations is not constant.
+//! written. The copy is unrolled four times, whatever else a pragma asks for: `unroll(full)` has no effect on a loop of this kind.
 
 use std::collections::HashMap;
 
 use elinvar_ir::{
-    BinaryOp, Block, BlockId, Const, Function, Inst, IntPredicate, MetadataId, Module, Op, Operand, Term,
-    Type, ValueId,
+    BinaryOp, Block, BlockId, Const, Function, Inst, IntPredicate, MetadataId, MetadataNode, Module, Op,
+    Operand, Term, Type, ValueId,
 };
 
 use crate::support::ir::callee_name;
 
-/// Maximum number of instructions: what LLVM unrolls for NVPTX.
+/// Maximum number of instructions.
 const MOST: usize = 40;
+/// Iterations of the unrolled loop. Strides are often the number of threads, and loops short: with eight, most would end in the remainder.
+const UNROLLED: u32 = 4;
 
 /// A loop, which is one block.
 struct Loop {
@@ -44,14 +46,41 @@ pub(super) fn version(module: &mut Module, kernel: &mut Function) {
     let is_kept = |function: &Function| -> Vec<bool> { function.blocks.iter().map(&disabled).collect() };
     let kept: Vec<Vec<bool>> = module.functions.iter().map(&is_kept).collect();
     let kept_in_kernel = is_kept(kernel);
+    let mut pragmas = Pragmas::new(module);
     let functions = module.functions.iter_mut().zip(kept).chain([(kernel, kept_in_kernel)]);
     for (function, kept) in functions {
         let blocks: Vec<BlockId> = function.block_ids().collect();
         for block in blocks.into_iter().zip(kept).filter_map(|(block, kept)| (!kept).then_some(block)) {
             if let Some(found) = candidate(function, block) {
-                copy(function, &found);
+                copy(function, &found, pragmas.node());
             }
         }
+    }
+    module.metadata.extend(pragmas.nodes);
+}
+
+/// Metadata of loops that are to be unrolled.
+struct Pragmas {
+    next: u32,
+    nodes: Vec<MetadataNode>,
+}
+
+impl Pragmas {
+    fn new(module: &Module) -> Self {
+        let numbers = module.metadata.iter().filter_map(|node| node.name.parse::<u32>().ok());
+        Self { next: numbers.max().map_or(0, |last| last + 1), nodes: Vec::new() }
+    }
+
+    /// The node of another loop.
+    fn node(&mut self) -> MetadataId {
+        let (of_loop, count) = (self.next, self.next + 1);
+        self.next += 2;
+        let loop_text = format!("distinct !{{!{of_loop}, !{count}}}");
+        let count_text = format!("!{{!\"llvm.loop.unroll.count\", i32 {UNROLLED}}}");
+        for (number, text) in [(of_loop, loop_text), (count, count_text)] {
+            self.nodes.push(MetadataNode { name: number.to_string(), text });
+        }
+        MetadataId(of_loop)
     }
 }
 
@@ -132,7 +161,7 @@ fn is_plain(op: &Op) -> bool {
 }
 
 /// Adds the copy, and the test before it.
-fn copy(function: &mut Function, of: &Loop) {
+fn copy(function: &mut Function, of: &Loop, pragma: MetadataId) {
     let mut code = function.block(of.block).clone();
     let copied = function.new_block(None);
     let test = function.new_block(None);
@@ -159,6 +188,7 @@ fn copy(function: &mut Function, of: &Loop) {
     code.term.map_operands(rename);
     code.term.map_successors(|to| if to == of.block { copied } else { to });
     code.term_metadata.retain(|(kind, _)| kind != "llvm.loop");
+    code.term_metadata.push(("llvm.loop".into(), pragma));
     leave_by_phis(function, of, copied, &values);
     let target = function.block_mut(copied);
     (target.insts, target.term, target.term_metadata) = (code.insts, code.term, code.term_metadata);

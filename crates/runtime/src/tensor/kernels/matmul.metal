@@ -251,13 +251,6 @@ template <typename T>
 // Products of aligned operands by blocks of the result. Each operand has an axis with stride 1 along which its elements are in whole words
 // of 16 bytes. While a block's terms are multiplied, the words of the next ones are on their way from device memory to registers.
 
-// Column and row of a word of a tile whose rows have `across` words. Eight neighbors have words of one row or of eight rows, which lie in
-// different banks of threadgroup memory; a simdgroup reads whole rows or parts of 64 bytes.
-inline uint2 word_at(uint at, uint across)
-{
-    return across < 8 ? uint2(at / 8 % across, at / (8 * across) * 8 + at % 8) : uint2(at % across, at / across);
-}
-
 // Copies `COUNT` words of a tile to registers; zeros outside of the matrix. The tile's rows have `width` elements with stride 1.
 template <typename T, uint COUNT, uint THREADS>
 inline void fetch(thread uint4 (&words)[COUNT], device const T* from, ulong stride, uint width, uint rows, uint columns,
@@ -267,8 +260,7 @@ inline void fetch(thread uint4 (&words)[COUNT], device const T* from, ulong stri
     uint across = width / WORD;
 #pragma unroll
     for (uint i = 0; i < COUNT; ++i) {
-        uint2 at = word_at(local + i * THREADS, across);
-        uint row = at.y, column = at.x * WORD;
+        uint at = local + i * THREADS, row = at / across, column = at % across * WORD;
         bool inside = row < rows && column < columns;
         words[i] = inside ? *(device const uint4*)(from + row * stride + column) : uint4(0);
     }
@@ -282,8 +274,8 @@ inline void put(threadgroup T* tile, thread const uint4 (&words)[COUNT], uint wi
     uint across = width / WORD;
 #pragma unroll
     for (uint i = 0; i < COUNT; ++i) {
-        uint2 at = word_at(local + i * THREADS, across);
-        *(threadgroup uint4*)(tile + at.y * stride + at.x * WORD) = words[i];
+        uint at = local + i * THREADS;
+        *(threadgroup uint4*)(tile + at / across * stride + at % across * WORD) = words[i];
     }
 }
 
@@ -294,8 +286,7 @@ inline void put_transposed(threadgroup float* tile, thread const uint4 (&words)[
     uint across = width / 4;
 #pragma unroll
     for (uint i = 0; i < COUNT; ++i) {
-        uint2 at = word_at(local + i * THREADS, across);
-        uint row = at.y, column = at.x * 4;
+        uint at = local + i * THREADS, row = at / across, column = at % across * 4;
         float4 elements = as_type<float4>(words[i]);
 #pragma unroll
         for (uint e = 0; e < 4; ++e) {

@@ -93,7 +93,7 @@ fn class(operation: &Operation, operands: &Operands<'_>) -> String {
         // The factors themselves do not matter.
         Operation::MatMul(product) => {
             let beta = f32::from(u8::from(product.beta != 0.0));
-            format!("{:?}", crate::tensor::MatMul { alpha: 1.0, beta, ..product.clone() })
+            format!("{:?}", crate::tensor::MatMul { alpha: 1.0, beta, ..*product })
         }
         other => format!("{other:?}"),
     };

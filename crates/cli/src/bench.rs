@@ -130,6 +130,8 @@ const CASES: &[(&str, &str, Run)] = &[
     ("compile", "compile_large_first", tiers::first),
     ("compile", "compile_large_optimized", tiers::optimized),
     ("compile", "compile_large_replacement", tiers::replacement),
+    ("compile", "compile_montgomery_254", compile::montgomery),
+    ("compile", "compile_poseidon2_254", compile::poseidon2),
     ("compile", "compile_softmax_8_sizes", compile::softmax_sizes),
     ("compile", "compile_matmul_tiled_8_sizes", compile::matmul_tiled_sizes),
     ("checks", "vector_add_checked", checks::vector_add),

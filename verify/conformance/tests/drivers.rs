@@ -62,6 +62,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "indirect::counts_beyond_the_limits", "the device alone sees the counts"),
     ("metal", "large_buffers::checked_accesses_of_4_gib", NO_LAYER),
     ("metal", "large_buffers::checked_accesses_of_12_gib", NO_LAYER),
+    ("metal", "libraries::tables_of_functions", NO_TABLES),
     ("metal", "logging::", "Metal has no printf"),
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),

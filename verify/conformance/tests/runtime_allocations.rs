@@ -1,12 +1,13 @@
 //! In the steady state a launch on an ordinary stream allocates nothing, neither on the calling thread nor on the driver's threads.
 //!
-//! This is a single test without the test harness, because allocations of all threads of the process are counted.
+//! One test for each device, one at a time, because allocations of all threads of the process are counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use elinvar::{Device, DeviceKind, Grid, Source};
+use libtest_mimic::{Arguments, Trial};
 
 struct Counting;
 
@@ -85,16 +86,21 @@ fn allocations(device: &Device, count: u32, batch: u32) -> u64 {
 
 fn main() {
     elinvar::serve_if_asked();
-    for device in Device::all().unwrap() {
-        let name = device.name();
-        if !matches!(device.kind(), DeviceKind::Cpu | DeviceKind::Cuda) {
-            println!("skipped: {name}: Metal allocates each command buffer");
-            continue;
-        }
-        for batch in [1, 8] {
-            let count = allocations(&device, 1000, batch);
-            println!("{name}: {count} allocations in 1000 launches, every {batch}. waited for");
-            assert_eq!(count, 0, "{name}: allocations");
-        }
-    }
+    let mut arguments = Arguments::from_args();
+    // Allocations of all threads are counted.
+    arguments.test_threads = Some(1);
+    let trials = Device::all().unwrap().into_iter().enumerate().map(|(number, device)| {
+        // Metal allocates each command buffer.
+        let is_measured = matches!(device.kind(), DeviceKind::Cpu | DeviceKind::Cuda);
+        let name = format!("{}_{number}::launches_do_not_allocate", device.kind().name());
+        let run = move || {
+            for batch in [1, 8] {
+                let count = allocations(&device, 1000, batch);
+                assert_eq!(count, 0, "allocations in 1000 launches, every {batch}. waited for");
+            }
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(!is_measured)
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit();
 }

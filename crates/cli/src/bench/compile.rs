@@ -91,6 +91,32 @@ pub(super) fn kernel(problem: cpu::Build) -> Result<Measured> {
     })
 }
 
+/// A chain of products in a field of 254 bits: long scalar code.
+pub(super) fn montgomery(_: &Context) -> Result<Measured> {
+    long("montgomery")
+}
+
+/// Poseidon2 in that field.
+pub(super) fn poseidon2(_: &Context) -> Result<Measured> {
+    long("poseidon2")
+}
+
+/// A kernel from its text to the code of its first launch; and as a stage, until its optimized code is there.
+fn long(kernel: &str) -> Result<Measured> {
+    let text = include_str!("kernels/field.metal");
+    measure("first launch of new source; stage: optimized", |_, _| {
+        let folder = folder()?;
+        compile(folder.path(), "before")?;
+        let (device, source) = (device(folder.path())?, Source::named("field.metal", text));
+        let (start, group) = (Instant::now(), Dim3::from(64));
+        let pipeline = device.compile(&source)?.pipeline(kernel, &Default::default())?;
+        pipeline.prepare(group)?;
+        let first = start.elapsed().as_nanos() as u64;
+        pipeline.optimize(group)?;
+        Ok((first, vec![("optimized".into(), start.elapsed().as_nanos() as u64)]))
+    })
+}
+
 /// Threadgroup sizes, in one to three dimensions.
 const SIZES: [[u32; 3]; 8] =
     [[256, 1, 1], [64, 1, 1], [128, 1, 1], [512, 1, 1], [1024, 1, 1], [32, 8, 1], [64, 4, 1], [32, 4, 2]];

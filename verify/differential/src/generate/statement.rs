@@ -404,7 +404,8 @@ impl Writer<'_> {
             11 | 12 => {
                 let (slot, call) =
                     [(0, "add"), (1, "xor"), (2, "or"), (3, "and"), (4, "max"), (5, "min")][self.r.below(6)];
-                format!("atomic_fetch_{call}_explicit(&acc[{slot}], uint({e}), memory_order_relaxed);")
+                let fence = fence(e.len());
+                format!("atomic_fetch_{call}_explicit(&acc[{slot}], uint({e}), memory_order_relaxed);{fence}")
             }
             13 => {
                 let (slot, call) = [(0, "add"), (1, "xor"), (2, "or"), (3, "max")][self.r.below(4)];
@@ -425,4 +426,16 @@ impl Writer<'_> {
             _ => format!("i += int({e});"),
         })
     }
+}
+
+/// A fence of some order and scope, or none, by a number, so that no other random number is drawn.
+fn fence(number: usize) -> String {
+    let pick = |choices: &[&'static str], by: usize| choices[number / by % choices.len()];
+    if number % 2 == 1 {
+        return String::new();
+    }
+    let flags = pick(&["mem_device", "mem_threadgroup"], 2);
+    let order = pick(&["relaxed", "acquire", "release", "acq_rel", "seq_cst"], 4);
+    let scope = pick(&["thread", "simdgroup", "threadgroup", "device", "system"], 20);
+    format!(" atomic_thread_fence(mem_flags::{flags}, memory_order_{order}, thread_scope_{scope});")
 }

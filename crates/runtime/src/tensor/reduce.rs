@@ -284,7 +284,7 @@ impl Softmax {
     }
 }
 
-/// Simdgroups that share columns on a GPU: for many columns, and for elements that half as many cannot hold in registers.
+/// Simdgroups that share columns on a GPU: the second number where only so many can hold the columns in registers.
 const COLUMN_PARTS: [usize; 2] = [16, 32];
 /// Elements of a row or column that a thread can hold in registers on a GPU.
 const MOST_HELD: usize = 32;

@@ -242,9 +242,9 @@ fn leave_by_phis(function: &mut Function, of: &Loop, copied: BlockId, values: &H
     let mut merged: HashMap<ValueId, ValueId> = HashMap::new();
     let mut phis = Vec::new();
     let blocks: Vec<BlockId> = function.block_ids().filter(|block| *block != of.block).collect();
-    let mut insts_of: Vec<(BlockId, Block)> =
-        blocks.into_iter().map(|block| (block, function.block(block).clone())).collect();
-    for (block, code) in &mut insts_of {
+    for block in blocks {
+        let mut insts = std::mem::take(&mut function.block_mut(block).insts);
+        let mut term = function.block(block).term.clone();
         let mut replace = |operand: &mut Operand, function: &mut Function| {
             let Some(value) = operand.value() else { return };
             let Some(other) = values.get(&value) else { return };
@@ -262,12 +262,12 @@ fn leave_by_phis(function: &mut Function, of: &Loop, copied: BlockId, values: &H
             });
             *operand = Operand::Value(merged);
         };
-        for inst in &mut code.insts {
+        for inst in &mut insts {
             match &mut inst.op {
                 Op::Phi { incoming, .. } => {
                     for (operand, from) in incoming {
                         let is_from_loop = *from == of.block || *from == copied;
-                        if !(is_from_loop && *block == of.exit) {
+                        if !(is_from_loop && block == of.exit) {
                             replace(operand, function);
                         }
                     }
@@ -275,14 +275,9 @@ fn leave_by_phis(function: &mut Function, of: &Loop, copied: BlockId, values: &H
                 op => op.map_operands(|operand| replace(operand, function)),
             }
         }
-        code.term.map_operands(|operand| replace(operand, function));
+        term.map_operands(|operand| replace(operand, function));
+        let code = function.block_mut(block);
+        (code.insts, code.term) = (insts, term);
     }
-    if merged.is_empty() {
-        return;
-    }
-    for (block, code) in insts_of {
-        *function.block_mut(block) = code;
-    }
-    let exit = function.block_mut(of.exit);
-    exit.insts.splice(0..0, phis);
+    function.block_mut(of.exit).insts.splice(0..0, phis);
 }

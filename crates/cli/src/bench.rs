@@ -9,6 +9,7 @@ mod checks;
 mod compile;
 mod cpu;
 mod cuda;
+mod first;
 mod launch;
 mod record;
 mod runtime;
@@ -35,7 +36,8 @@ use record::Record;
 Suites:
   launch   vector_add on few threadgroups, from the launch to the end of the host's wait: launch_1_group,
            launch_8_groups, launch_64_groups, launch_after_pause; launch_1000_in_stream (one wait for 1,000
-           launches), launch_isolated (launch_1_group on an isolated device)
+           launches), launch_isolated (launch_1_group on an isolated device), launch_first_prepared (a process's first
+           launch, of a prepared kernel)
   runtime  alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_1000, streams_2, graph_replay, tracing_on
   compile  compile_vector_add_first (empty cache), _cold (precompiled header cached), _cached (all cached);
            compile_large_first, _optimized: a kernel that is costly to optimize, to the end of its first launch;
@@ -68,6 +70,8 @@ Baselines run with the same number of threads, alternating with the kernel:
   direct       the addition in Rust, on the waiting thread
   rayon        the addition in Rust, on a thread pool
   fresh        an allocation by the driver, without the pool
+  hundredth    the hundredth launch of the process
+  unprepared   the first launch without preparation
   singly       one submission and one wait for each launch
   streams_1    the same work on one stream
   relaunch     the launches of the graph, one by one
@@ -115,6 +119,7 @@ const CASES: &[(&str, &str, Run)] = &[
     ("launch", "launch_8_groups", launch::eight_groups),
     ("launch", "launch_64_groups", launch::groups_64),
     ("launch", "launch_isolated", launch::isolated),
+    ("launch", "launch_first_prepared", first::prepared),
     ("launch", "launch_after_pause", launch::after_pause),
     ("launch", "launch_1000_in_stream", launch::in_stream),
     ("runtime", "alloc_pooled_1mib", runtime::alloc_pooled),

@@ -46,6 +46,42 @@ fn what_was_packed_runs_without_a_compiler() {
 }
 
 #[test]
+fn a_loaded_bundle_has_all_kernels_ready() {
+    let folder = Folder::new();
+    let bundle = folder.file("kernels.bundle").display().to_string();
+    let targets = ["--target", "cpu", "--target", "cuda:sm_80", "--group", "32", "--checked"];
+    elinvar(&[&["pack", &example("scale"), &example("vector_add"), "-o", &bundle][..], &targets].concat())
+        .expect(0, &[]);
+    // SAFETY: it has just been packed.
+    #[allow(unsafe_code)]
+    let bundle = unsafe { elinvar::Bundle::open(&bundle) }.unwrap();
+    let device = elinvar::Device::cpu().unwrap();
+    let loaded = bundle.load(&device).unwrap();
+    assert!(loaded.unsupported().is_empty(), "{:?}", loaded.unsupported());
+    // Each with and without bounds checks.
+    let mut names: Vec<_> = loaded.kernels().iter().map(|kernel| kernel.signature().name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["scale", "scale", "vector_add", "vector_add"]);
+    for kernel in loaded.kernels() {
+        assert_eq!(kernel.is_optimized(32).unwrap(), Some(true));
+    }
+    let library = loaded.library(&example("vector_add")).unwrap();
+    let kernel = library.kernel("vector_add").unwrap();
+    assert_eq!(kernel.is_optimized(32).unwrap(), Some(true));
+    let a = device.buffer_with_data(&[1.0f32, 2.0, 3.0]).unwrap();
+    let mut out = device.buffer::<f32>(3).unwrap();
+    let grid = elinvar::Grid::threads(3).group(32);
+    // SAFETY: each buffer has three elements, the size passed to the kernel.
+    #[allow(unsafe_code)]
+    unsafe { kernel.launch(&device.stream().unwrap(), grid, (&a, &a, &mut out, 3u32)) }
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert_eq!(out.to_vec().unwrap(), [2.0, 4.0, 6.0]);
+    assert!(loaded.library("other").unwrap_err().to_string().contains("vector_add"));
+}
+
+#[test]
 fn kernels_that_are_not_there_and_damage_are_named() {
     let folder = Folder::new();
     let bundle = folder.file("scale.bundle").display().to_string();

@@ -14,8 +14,8 @@ use std::path::Path;
 
 use elinvar_cache::{Key, decode, encode};
 use elinvar_driver::{
-    Constant, ConstantKey, Diagnostic, Error, FunctionConstant, MathMode, PipelineOptions, Result, Source,
-    Tier, similar_names,
+    Constant, ConstantKey, Diagnostic, Dim3, Error, FunctionConstant, MathMode, PipelineOptions, Result,
+    Source, Tier, similar_names,
 };
 use elinvar_msl::Declared;
 use serde::de::DeserializeOwned;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 const MAGIC: &[u8; 16] = b"elinvar bundle\r\n";
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// Bytes of the header: magic, version, length, hash.
 const HEAD: usize = 16 + 4 + 8 + 32;
 
@@ -33,6 +33,21 @@ pub struct Bundle {
     /// Keys by name and math mode, as its number in [`MODES`].
     sources: BTreeMap<(String, u8), [u8; 32]>,
     records: BTreeMap<[u8; 32], ByteBuf>,
+    /// What has been packed of each source, by its key.
+    variants: BTreeMap<[u8; 32], Vec<Variant>>,
+}
+
+/// A kernel that was packed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// Name of the kind of device, as [`DeviceKind::name`](elinvar_driver::DeviceKind::name).
+    pub target: String,
+    /// Name of the kernel.
+    pub kernel: String,
+    /// Constants, and whether it has bounds checks.
+    pub options: PipelineOptions,
+    /// Threadgroup sizes that have code of their own.
+    pub groups: Vec<Dim3>,
 }
 
 /// The math modes by number in a bundle.
@@ -119,6 +134,26 @@ impl Bundle {
     pub fn extend(&mut self, other: Self) {
         self.sources.extend(other.sources);
         self.records.extend(other.records);
+        for (source, variants) in other.variants {
+            variants.into_iter().for_each(|variant| self.add_variant(source, variant));
+        }
+    }
+
+    /// Notes that a kernel has been packed.
+    pub fn insert_variant(&mut self, source: &Source, variant: Variant) {
+        self.add_variant(source.identity(), variant);
+    }
+
+    fn add_variant(&mut self, source: [u8; 32], variant: Variant) {
+        let known = self.variants.entry(source).or_default();
+        if !known.contains(&variant) {
+            known.push(variant);
+        }
+    }
+
+    /// The kernels that have been packed of the source with this key.
+    pub fn variants(&self, source: &[u8; 32]) -> &[Variant] {
+        self.variants.get(source).map_or(&[], Vec::as_slice)
     }
 
     /// Number of records.
@@ -260,7 +295,7 @@ mod tests {
             Bundle::from_bytes(&newer)
                 .unwrap_err()
                 .to_string()
-                .contains("unsupported bundle version 9 (this build reads 6)")
+                .contains("unsupported bundle version 9 (this build reads 7)")
         );
     }
 

@@ -13,7 +13,7 @@ mod origin;
 mod program;
 
 pub use bounds::Bounds;
-pub use bundle::{Bundle, canonical, expect_kernel, kernel_key};
+pub use bundle::{Bundle, Variant, canonical, expect_kernel, kernel_key};
 pub use elinvar_msl::Declared;
 pub use group::{MAX_THREADS_PER_THREADGROUP, check_group, max_threads};
 pub use logs::log_sites;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use elinvar_cache::Cache;
+use elinvar_code::canonical;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Diagnostic, FunctionConstant, Library, Log, Pipeline, PipelineOptions, Result, Signature, Source, Tier,
@@ -63,7 +64,7 @@ impl Library for CpuLibrary {
     }
 
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
-        let key = (kernel.to_owned(), options.clone());
+        let key = (kernel.to_owned(), canonical(self.constants(), options));
         if let Some(pipeline) = self.pipelines.lock().get(&key) {
             return Ok(pipeline.clone());
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use elinvar_cache::Cache;
+use elinvar_code::canonical;
 use elinvar_driver::{
     Diagnostic, Dim3, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
     UnsupportedKernel,
@@ -75,7 +76,7 @@ impl Library for CudaLibrary {
     }
 
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
-        let key = (kernel.to_owned(), options.clone());
+        let key = (kernel.to_owned(), canonical(self.constants(), options));
         if let Some(pipeline) = self.pipelines.lock().get(&key) {
             return Ok(pipeline.clone());
         }

@@ -5,8 +5,8 @@
 //! checks by shader validation suffice.
 
 use elinvar_cache::{Cache, Key, encode};
-use elinvar_code::{Bundle, Declared, canonical, kernel_key};
-use elinvar_driver::{Error, PipelineOptions, Result, Signature, Source};
+use elinvar_code::{Bundle, Declared, Variant, canonical, kernel_key};
+use elinvar_driver::{DeviceKind, Error, PipelineOptions, Result, Signature, Source};
 use elinvar_msl::CachedProgram;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -61,6 +61,9 @@ impl Packer {
     /// Those of the front end; `Unsupported` for bounds checks of a kernel that could leave memory other than its buffers.
     pub fn pack(&self, name: &str, options: &PipelineOptions, bundle: &mut Bundle) -> Result<()> {
         let options = canonical(&self.declared().constants, options);
+        let (target, kernel) = (DeviceKind::Metal.name().to_owned(), name.to_owned());
+        let variant = Variant { target, kernel, options: options.clone(), groups: Vec::new() };
+        bundle.insert_variant(&self.source, variant);
         let known = self.known(name, &options);
         bundle.insert(&known_key(&self.source, name, &options), &known);
         known.map(drop)

@@ -58,6 +58,7 @@
 #![warn(missing_docs)]
 
 mod callback;
+mod cancellation;
 mod caps;
 mod capture;
 mod command;
@@ -85,6 +86,7 @@ mod timestamp_slot;
 mod unknown_name;
 
 pub use callback::Callback;
+pub use cancellation::{Cancellation, OnCancel};
 pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
 pub use capture::Capture;
 pub use command::{Binding, Command, Dispatch, InlineBytes, Label, MemorySlice, Use};

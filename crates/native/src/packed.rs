@@ -6,8 +6,8 @@
 //! [`SizeBound::DEFAULT`] is packed on request, as one form for all sizes.
 
 use elinvar_cache::{Cache, Key};
-use elinvar_code::{Bundle, Declared, canonical, expect_kernel, kernel_key};
-use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, Tier};
+use elinvar_code::{Bundle, Declared, Variant, canonical, expect_kernel, kernel_key};
+use elinvar_driver::{DeviceKind, Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, Tier};
 use elinvar_spmd::SizeBound;
 
 use crate::by_size::Made;
@@ -155,6 +155,9 @@ impl Compiler {
         let options = &PipelineOptions { tier: Tier::Optimized, ..options };
         let signature = self.signature(name, options)?;
         bundle.insert(&signature_key(self.source(), name, options), &Ok(signature));
+        let (target, kernel) = (DeviceKind::Cpu.name().to_owned(), name.to_owned());
+        let variant = Variant { target, kernel, options: options.clone(), groups: groups.to_vec() };
+        bundle.insert_variant(self.source(), variant);
         let groups = groups.iter().copied().map(Some).chain(general.then_some(None));
         for (group, objects) in groups.flat_map(|group| bounds.iter().map(move |bound| (group, *bound))) {
             for stoppable in [false, true] {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::{Cache, Key};
-use elinvar_code::{Bundle, Declared, canonical, expect_kernel, kernel_key};
-use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source};
+use elinvar_code::{Bundle, Declared, Variant, canonical, expect_kernel, kernel_key};
+use elinvar_driver::{DeviceKind, Dim3, Error, Packed, PipelineOptions, Result, Signature, Source};
 
 use crate::compiler::{Compiler, Constants, Ptx};
 use crate::target::Target;
@@ -170,6 +170,9 @@ impl Compiler {
     /// As [`Compiler::kernel`].
     pub fn pack(&self, name: &str, options: &PipelineOptions, bundle: &mut Bundle) -> Result<Vec<Ptx>> {
         let options = &canonical(&self.declared().constants, options);
+        let (target, kernel) = (DeviceKind::Cuda.name().to_owned(), name.to_owned());
+        let variant = Variant { target, kernel, options: options.clone(), groups: Vec::new() };
+        bundle.insert_variant(self.source(), variant);
         let mut made = Vec::new();
         for x in (1..=ROWS).map(|power| 1 << power) {
             let outcome = self.check_group(name, options, Dim3::from(x));

@@ -64,9 +64,10 @@ pub use graph::{
     Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
 };
 pub use launch::args::{Arg, ArgList, Args, Threadgroup};
-pub use launch::bundle::Bundle;
+pub use launch::bundle::{Bundle, LoadedBundle};
 pub use launch::command_buffer::CommandBuffer;
 pub use launch::command_list_pool::CommandListStats;
+pub use launch::compilation::Compilation;
 pub use launch::constants::{ConstantValue, Constants};
 pub use launch::grid::{Extent, Grid, Side};
 pub use launch::group::StreamGroup;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use elinvar_cache::Key;
-use elinvar_driver::MathMode;
+use elinvar_driver::{Cancellation, MathMode};
 
 use crate::clang::headers;
 use crate::clang::headers::Headers;
@@ -61,7 +61,7 @@ fn make(toolchain: &Toolchain, root: &Path, flags: &[OsString]) -> Result<Option
     command.args(["-x", "c++-header", "-relocatable-pch", "-Xclang", "-fno-pch-timestamp", "-isysroot"]);
     command.arg(root).args(flags).arg("-o").arg(&file).arg(root.join(headers::DECLARATIONS));
     let limits = Limits::from_env().map_err(Error::Io)?;
-    let why = match process::run(command.stdin(Stdio::null()), &limits) {
+    let why = match Cancellation::shield(|| process::run(command.stdin(Stdio::null()), &limits)) {
         Ok(finished) if finished.status.success() => match std::fs::read(&file) {
             Ok(bytes) => return Ok(Some(bytes)),
             Err(error) => error.to_string(),

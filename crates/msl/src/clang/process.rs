@@ -17,6 +17,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use elinvar_driver::Cancellation;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::clang::scratch;
@@ -116,6 +117,9 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
+/// Why a tool was killed whose compilation was cancelled.
+const CANCELLED: &str = "was killed: the compilation was cancelled";
+
 /// Why a tool has no outcome.
 #[derive(Debug)]
 pub enum Failure {
@@ -128,6 +132,7 @@ pub enum Failure {
 enum Event {
     Output(Stream, std::io::Result<Vec<u8>>),
     Exited,
+    Cancelled,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,12 +141,17 @@ enum Stream {
     Err,
 }
 
-/// Run a tool to its end and collect its output. Standard input is as `command` sets it.
+/// Run a tool to its end and collect its output. Standard input is as `command` sets it. It is killed if the thread's compilation is
+/// [cancelled](Cancellation).
 ///
 /// # Errors
-/// `Start`, or `Killed` when it exceeds a limit. All processes of its group are killed. A process that has left the group and
-/// holds the pipes open is not waited for.
+/// `Start`, or `Killed` when it exceeds a limit or is cancelled. All processes of its group are killed. A process that has left the group
+/// and holds the pipes open is not waited for.
 pub fn run(command: &mut Command, limits: &Limits) -> Result<Output, Failure> {
+    let cancellation = Cancellation::current();
+    if cancellation.as_ref().is_some_and(|cancellation| cancellation.is_cancelled()) {
+        return Err(Failure::Killed(CANCELLED.into()));
+    }
     for name in REMOVED_VARIABLES {
         command.env_remove(name);
     }
@@ -150,7 +160,13 @@ pub fn run(command: &mut Command, limits: &Limits) -> Result<Output, Failure> {
     let mut child = command.spawn().map_err(Failure::Start)?;
     apply_limits(&child, limits);
     let group = group.of(&child);
-    let events = spawn_readers(&mut child, limits);
+    let (sender, events) = channel();
+    spawn_readers(&mut child, limits, &sender);
+    let _registered = cancellation.map(|cancellation| {
+        cancellation.on_cancel(move || {
+            let _unheard = sender.send(Event::Cancelled);
+        })
+    });
     let collected = collect_output(&events, limits, || group.processor_time());
     // The child has not been reaped, so its process group ID is still valid.
     group.kill();
@@ -286,8 +302,7 @@ impl Drop for ProcessGroup {
 }
 
 /// Start threads that report output and exit of the child. They end with the child and its pipes.
-fn spawn_readers(child: &mut Child, limits: &Limits) -> Receiver<Event> {
-    let (sender, events) = channel();
+fn spawn_readers(child: &mut Child, limits: &Limits, sender: &Sender<Event>) {
     let reader = |from: Option<Box<dyn Read + Send>>, stream, limit: u64, sender: Sender<Event>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -299,13 +314,12 @@ fn spawn_readers(child: &mut Child, limits: &Limits) -> Receiver<Event> {
     reader(out, Stream::Out, limits.stdout, sender.clone());
     let err = child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
     reader(err, Stream::Err, limits.stderr, sender.clone());
-    let pid = Pid::from_child(child);
+    let (pid, sender) = (Pid::from_child(child), sender.clone());
     std::thread::spawn(move || {
         let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(rustix::process::waitid(WaitId::Pid(pid), only_look), Err(rustix::io::Errno::INTR)) {}
         let _unheard = sender.send(Event::Exited);
     });
-    events
 }
 
 /// Share of a processor below which a tool makes no progress. A machine would have to be overloaded a hundredfold to give it less.
@@ -375,6 +389,7 @@ fn collect_output(
     while !ended || stdout.is_none() || stderr.is_none() {
         match events.recv_timeout(time.left()) {
             Ok(Event::Exited) => ended = true,
+            Ok(Event::Cancelled) => return Err(CANCELLED.into()),
             Ok(Event::Output(stream, bytes)) => {
                 let (place, name, limit) = match stream {
                     Stream::Out => (&mut stdout, "standard output", limits.stdout),
@@ -448,6 +463,31 @@ mod tests {
         assert_eq!(exact.stdout.len(), 1000);
         let missing = run(&mut Command::new("/nowhere/tool"), &SHORT);
         assert!(matches!(missing, Err(Failure::Start(_))));
+    }
+
+    #[test]
+    fn a_tool_whose_compilation_is_cancelled_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let cancellation = Cancellation::new();
+        let script = format!("echo $$ > {}; exec sleep 1000", file.display());
+        std::thread::scope(|scope| {
+            let tool = scope.spawn(|| cancellation.run(|| shell(&script, &LONG)));
+            let pid = loop {
+                match std::fs::read_to_string(&file) {
+                    Ok(pid) if pid.ends_with('\n') => break pid,
+                    _ => std::thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            assert!(runs(&pid));
+            cancellation.cancel();
+            let ended = tool.join().unwrap();
+            assert!(matches!(&ended, Err(Failure::Killed(why)) if why == CANCELLED), "{ended:?}");
+            assert!(!runs(&pid));
+        });
+        // What it begins later does not start.
+        let later = cancellation.run(|| shell(&format!("rm {}", file.display()), &LONG));
+        assert!(matches!(later, Err(Failure::Killed(_))) && file.exists());
     }
 
     #[test]

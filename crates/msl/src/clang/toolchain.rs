@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use elinvar_cache::{Cache, decode, encode};
-use elinvar_driver::PerProcess;
 use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Cancellation, PerProcess};
 
 use crate::clang::headers::Headers;
 use crate::clang::process::{self, Failure, Limits};
@@ -175,7 +175,9 @@ fn probe_cached(clang: &Path, cache: &Cache) -> Result<(String, u32), String> {
 
 fn probe(clang: &Path) -> Result<(String, u32), String> {
     let limits = Limits::from_env()?;
-    let output = process::run(Command::new(clang).arg("--version").stdin(Stdio::null()), &limits);
+    let mut command = Command::new(clang);
+    let output =
+        Cancellation::shield(|| process::run(command.arg("--version").stdin(Stdio::null()), &limits));
     let output = output.map_err(|failure| match failure {
         Failure::Start(error) => format!("cannot be run: {error}"),
         Failure::Killed(why) => format!("cannot be used: `--version` {why}"),

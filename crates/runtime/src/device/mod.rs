@@ -16,8 +16,8 @@ use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 use elinvar_driver::{
-    Callback, Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source, Storage as StorageMode,
-    TimestampSlot,
+    Callback, Cancellation, Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source,
+    Storage as StorageMode, TimestampSlot,
 };
 
 use crate::identity::identity;
@@ -31,8 +31,8 @@ use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
 use crate::tensor::{KernelCache, RouteChoices};
 use crate::{
-    Buffer, CommandListStats, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy, Stream,
-    StreamGroup, Trace,
+    Buffer, CommandListStats, Compilation, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy,
+    Stream, StreamGroup, Trace,
 };
 
 use registry::Inner;
@@ -141,9 +141,23 @@ impl Device {
     pub fn compile(&self, source: impl Borrow<Source>) -> Result<Library> {
         self.expect_here("Device::compile")?;
         let source = Source::linked(source.borrow())?;
-        let library = self.inner.driver.compile(&source);
-        self.recovery().vitals.compilation(library.as_ref().err());
+        let library = self.compiled(self.inner.driver.compile(&source));
         Ok(Library::new(self.clone(), library?, &source))
+    }
+
+    /// Compiles MSL source as [`Device::compile`], in the background. The compilation can be cancelled.
+    pub fn compile_async(&self, source: impl Borrow<Source>) -> Compilation<Library> {
+        let (device, source) = (self.clone(), source.borrow().clone());
+        Compilation::begin(move || device.compile(source))
+    }
+
+    /// Records the outcome of a compilation for the device's health; a cancellation is none.
+    pub(crate) fn compiled<T>(&self, result: Result<T>) -> Result<T> {
+        if Cancellation::current().is_some_and(|cancellation| cancellation.is_cancelled()) {
+            return Err(Error::Cancelled);
+        }
+        self.recovery().vitals.compilation(result.as_ref().err());
+        result
     }
 
     /// The device's memory pool: statistics, limits, trimming.

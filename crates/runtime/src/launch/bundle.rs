@@ -6,13 +6,64 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use elinvar_driver::{Error, MathMode, Packed, Result, Source, SourceFile, similar_names};
+use elinvar_driver::{
+    Error, MathMode, Packed, PipelineOptions, Result, Source, SourceFile, Tier, similar_names,
+};
+
+use crate::{Device, Kernel, Library};
 
 /// Kernels compiled ahead of time by `elinvar pack`.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     bytes: Arc<[u8]>,
     sources: Vec<(String, MathMode, [u8; 32])>,
+    kernels: Arc<[PackedKernel]>,
+}
+
+/// A kernel in a bundle.
+#[derive(Debug)]
+struct PackedKernel {
+    source: [u8; 32],
+    variant: elinvar_code::Variant,
+}
+
+/// The kernels of a bundle that have been loaded for a device ([`Bundle::load`]). Their code is kept as long as this is.
+#[derive(Debug)]
+pub struct LoadedBundle {
+    libraries: Vec<Library>,
+    kernels: Vec<Kernel>,
+    unsupported: Vec<(String, Error)>,
+}
+
+impl LoadedBundle {
+    /// The libraries of the sources: their kernels are ready.
+    pub fn libraries(&self) -> &[Library] {
+        &self.libraries
+    }
+
+    /// The library of the source of this name, as in [`Bundle::sources`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` with similar names of the loaded sources.
+    pub fn library(&self, name: &str) -> Result<&Library> {
+        self.libraries.iter().find(|library| library.source_name() == name).ok_or_else(|| {
+            let names = self.libraries.iter().map(Library::source_name);
+            Error::invalid(format!(
+                "no source `{name}` was loaded; {}",
+                similar_names("sources", name, names)
+            ))
+        })
+    }
+
+    /// The kernels, one for each set of constants that it was packed with.
+    pub fn kernels(&self) -> &[Kernel] {
+        &self.kernels
+    }
+
+    /// Names of sources and kernels that the device does not support, with the reason.
+    pub fn unsupported(&self) -> &[(String, Error)] {
+        &self.unsupported
+    }
 }
 
 impl Bundle {
@@ -33,8 +84,14 @@ impl Bundle {
     pub unsafe fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Self> {
         let bytes = bytes.into();
         let read = elinvar_code::Bundle::from_bytes(&bytes)?;
-        let sources = read.sources().map(|(name, math, key)| (name.to_owned(), math, key)).collect();
-        Ok(Self { bytes, sources })
+        let sources: Vec<_> = read.sources().map(|(name, math, key)| (name.to_owned(), math, key)).collect();
+        let of = |source: [u8; 32]| {
+            read.variants(&source)
+                .iter()
+                .map(move |variant| PackedKernel { source, variant: variant.clone() })
+        };
+        let kernels = sources.iter().flat_map(|(.., source)| of(*source)).collect();
+        Ok(Self { bytes, sources, kernels })
     }
 
     /// Reads a bundle from a file.
@@ -55,6 +112,39 @@ impl Bundle {
             Error::InvalidArgument(why) => Error::invalid(format!("{path}: {why}")),
             other => other,
         })
+    }
+
+    /// Creates all kernels that were packed for this kind of device, and prepares them for the threadgroup sizes that they were packed for
+    /// ([`Kernel::prepare`]), so that their first launches take as long as later ones. What the device does not support is listed.
+    ///
+    /// # Errors
+    /// Those of [`Device::compile`] and [`Library::kernel`], but for `Unsupported` and `Compile`.
+    pub fn load(&self, device: &Device) -> Result<LoadedBundle> {
+        let mut loaded = LoadedBundle { libraries: Vec::new(), kernels: Vec::new(), unsupported: Vec::new() };
+        for (name, math, key) in &self.sources {
+            let of_device = |packed: &&PackedKernel| {
+                packed.source == *key && packed.variant.target == device.kind().name()
+            };
+            let mut kernels = self.kernels.iter().filter(of_device).peekable();
+            if kernels.peek().is_none() {
+                continue;
+            }
+            let library = match device.compile(self.source_with(name, *math)?) {
+                Ok(library) => library,
+                Err(error) => {
+                    loaded.lacks(name, error)?;
+                    continue;
+                }
+            };
+            for PackedKernel { variant, .. } in kernels {
+                match ready(&library, variant) {
+                    Ok(kernel) => loaded.kernels.push(kernel),
+                    Err(error) => loaded.lacks(&variant.kernel, error)?,
+                }
+            }
+            loaded.libraries.push(library);
+        }
+        Ok(loaded)
     }
 
     /// Names of the sources in the bundle: file names as they were passed to `elinvar pack`.
@@ -103,4 +193,25 @@ impl Bundle {
             ))
         })
     }
+}
+
+impl LoadedBundle {
+    fn lacks(&mut self, name: &str, error: Error) -> Result<()> {
+        if !matches!(error, Error::Unsupported(_) | Error::Compile(_)) {
+            return Err(error);
+        }
+        self.unsupported.push((name.to_owned(), error));
+        Ok(())
+    }
+}
+
+/// A packed kernel, ready to be launched.
+fn ready(library: &Library, variant: &elinvar_code::Variant) -> Result<Kernel> {
+    // With the default options besides, as programs ask for it.
+    let options = PipelineOptions { tier: Tier::default(), ..variant.options.clone() };
+    let kernel = library.build(&variant.kernel, options)?;
+    for group in &variant.groups {
+        kernel.prepare(*group)?;
+    }
+    Ok(kernel)
 }

@@ -10,7 +10,7 @@ use elinvar_driver::{Dim3, Label, Pipeline, Result, Signature};
 use crate::launch::grid::checked;
 use crate::launch::suggest::{Suggestion, suggest, suggested_size};
 use crate::launch::tune::Measured;
-use crate::{Device, Extent, Grid};
+use crate::{Compilation, Device, Extent, Grid};
 
 /// A kernel of a [`crate::Library`]. A clone is another handle.
 #[derive(Clone)]
@@ -43,6 +43,25 @@ impl Kernel {
     /// `InvalidArgument` if the grid or its threadgroup is out of range.
     pub fn threadgroup_size(&self, grid: Grid) -> Result<Option<Dim3>> {
         Ok(grid.resolve(self)?.map(|size| size.group))
+    }
+
+    /// Prepares the kernel for launches with threadgroups of `group` threads, so that the first takes as long as later ones: optimized code
+    /// for this size is compiled and loaded.
+    ///
+    /// The device's other costs of a first launch remain: a stream is created by [`Device::stream`], memory by [`Pool::reserve`](crate::Pool::reserve).
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a size that is out of range; `Environment` if the compiler fails; `Unsupported` with the source line.
+    pub fn prepare(&self, group: impl Extent) -> Result<()> {
+        let group = checked(&self.signature().name, "threadgroup", group.sizes())?;
+        self.pipeline.prepare(group)?;
+        self.pipeline.optimize(group)
+    }
+
+    /// Prepares the kernel as [`Kernel::prepare`], in the background. The compilation can be cancelled.
+    pub fn prepare_async(&self, group: impl Extent) -> Compilation<()> {
+        let (kernel, group) = (self.clone(), checked(&self.signature().name, "threadgroup", group.sizes()));
+        Compilation::begin(move || kernel.prepare(group?))
     }
 
     /// Waits until optimized code that is specialized for threadgroups of `group` threads is ready; later launches with this size run it. Until then, launches of a

@@ -9,7 +9,7 @@ use elinvar_driver::{
     Diagnostic, FunctionConstant, Pipeline, PipelineOptions, Result, Signature, Source, UnsupportedKernel,
 };
 
-use crate::{CheckedKernel, Device, Kernel, KernelOptions};
+use crate::{CheckedKernel, Compilation, Device, Kernel, KernelOptions};
 
 /// A compiled source. A clone is another handle.
 #[derive(Clone)]
@@ -84,7 +84,17 @@ impl Library {
         self.build(name, options.into().pipeline(false))
     }
 
-    fn build(&self, name: &str, options: PipelineOptions) -> Result<Kernel> {
+    /// The kernel as [`Library::kernel_with`], in the background. The compilation can be cancelled.
+    pub fn kernel_async(
+        &self,
+        name: impl Into<String>,
+        options: impl Into<KernelOptions>,
+    ) -> Compilation<Kernel> {
+        let (library, name, options) = (self.clone(), name.into(), options.into());
+        Compilation::begin(move || library.kernel_with(&name, options))
+    }
+
+    pub(crate) fn build(&self, name: &str, options: PipelineOptions) -> Result<Kernel> {
         self.device.expect_here("a kernel")?;
         let mut hash = blake3::Hasher::new();
         let (constants, checked) = (&options.constants, options.checked);
@@ -118,9 +128,7 @@ impl Library {
     }
 
     fn pipeline(&self, name: &str, options: PipelineOptions) -> Result<Arc<dyn Pipeline>> {
-        let pipeline = self.driver.pipeline(name, &options);
-        self.device.recovery().vitals.compilation(pipeline.as_ref().err());
-        let pipeline = pipeline?;
+        let pipeline = self.device.compiled(self.driver.pipeline(name, &options))?;
         self.device.recovery().origins.note(&pipeline, &self.source, options);
         Ok(pipeline)
     }

@@ -5,6 +5,7 @@ pub(crate) mod bind;
 pub(crate) mod bundle;
 pub(crate) mod command_buffer;
 pub(crate) mod command_list_pool;
+pub(crate) mod compilation;
 pub(crate) mod constants;
 pub(crate) mod grid;
 pub(crate) mod group;

@@ -18,6 +18,7 @@ mod learned;
 mod lost;
 mod memory;
 mod pipeline;
+mod preparation;
 mod recovery;
 mod recovery_devices;
 mod recovery_streams;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Device, Init, Memory, Result, Storage};
+use elinvar_driver::{Device, Error, Init, Memory, Result, Storage};
 
 pub use stats::{PoolLimits, PoolStats, Pressure, Site};
 pub(crate) use stock::{Given, Stock};
@@ -130,6 +130,22 @@ impl Pool {
         }
         blocks.into_iter().for_each(|block| self.give_back(block));
         end.map(|()| self.stats().misses - misses)
+    }
+
+    /// Allocates up to `count` idle blocks for buffers of `bytes` bytes, so that the next buffers of this size and storage mode are
+    /// allocated without the driver. Returns the number of blocks that were allocated: fewer if there were idle ones, or if
+    /// [`PoolLimits::idle_bytes`] would be exceeded.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `InvalidArgument` for more bytes than the device's largest buffer. Blocks allocated before the error are kept.
+    pub fn reserve(&self, bytes: u64, storage: Storage, count: u64) -> Result<u64> {
+        let limit = self.driver.caps().limits.max_buffer_bytes;
+        if bytes > limit {
+            return Err(Error::invalid(format!(
+                "blocks of {bytes} bytes; the device's largest buffer has {limit}"
+            )));
+        }
+        self.warm(storage, bytes, count)
     }
 
     /// The limits.

@@ -3,6 +3,7 @@
 //! A kernel that the device does not support runs in the reference interpreter, so that its reference is known to be correct when the
 //! device supports it.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use elinvar::{
@@ -175,5 +176,8 @@ pub(super) fn source(corpus: &super::sources::Corpus, folder: &Path, name: &str)
     for (macro_name, value) in corpus.defines {
         source = source.define(*macro_name, Some(value));
     }
-    Ok(source)
+    for (_, library) in corpus.libraries.iter().filter(|(file, _)| *file == name) {
+        source = source.with_library(self::source(corpus, folder, library)?);
+    }
+    source.linked().map(Cow::into_owned).map_err(|error| error.to_string())
 }

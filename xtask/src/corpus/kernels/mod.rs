@@ -7,11 +7,13 @@
 mod candle_binary;
 mod candle_conv;
 mod candle_index;
+mod candle_random;
 mod candle_unary;
 mod case;
 mod cera;
 mod element;
 mod forge_sort;
+mod fp8_torch;
 mod ggml_layers;
 mod ggml_maps;
 mod ggml_moves;
@@ -20,12 +22,15 @@ mod llama_rs;
 mod mistral_bits;
 mod mistral_quant;
 mod mlx_native;
+mod natten;
 mod paged;
 mod provers;
 mod reference;
 mod simdgroups;
+mod skmetal;
 mod tensor;
 mod tract;
+mod treeshap;
 mod varied;
 mod whisper;
 
@@ -38,8 +43,10 @@ pub(super) fn all() -> Vec<Case> {
         candle_binary::cases(),
         candle_index::cases(),
         candle_conv::cases(),
+        candle_random::cases(),
         cera::cases(),
         forge_sort::cases(),
+        fp8_torch::cases(),
         ggml_layers::cases(),
         ggml_maps::cases(),
         ggml_moves::cases(),
@@ -48,12 +55,15 @@ pub(super) fn all() -> Vec<Case> {
         mistral_bits::cases(),
         mistral_quant::cases(),
         mlx_native::cases(),
+        natten::cases(),
         paged::cases(),
         provers::cases(),
         tract::cases(),
+        treeshap::cases(),
         varied::cases(),
         whisper::cases(),
         simdgroups::cases(),
+        skmetal::cases(),
     ]
     .into_iter()
     .flatten()

@@ -150,7 +150,7 @@ impl Runner {
 /// The argument with its type. A parameter of type `char*` or `void*` accepts any type, because the kernel casts it.
 fn typed(arg: Arg, element: &ElementType, scalar: Option<Scalar>) -> Arg {
     match (element, scalar) {
-        (ElementType::Scalar(declared), None) => arg.of(*declared),
+        (ElementType::Scalar(declared) | ElementType::Atomic(declared), None) => arg.of(*declared),
         (ElementType::Scalar(Scalar::I8), _) => arg.of(Scalar::I8),
         (ElementType::Other(_), _) | (_, None) => arg,
         (_, Some(scalar)) => arg.of(scalar),

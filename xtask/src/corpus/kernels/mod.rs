@@ -24,6 +24,7 @@ mod mistral_quant;
 mod mlx_native;
 mod natten;
 mod paged;
+mod pointops;
 mod provers;
 mod reference;
 mod simdgroups;
@@ -57,6 +58,7 @@ pub(super) fn all() -> Vec<Case> {
         mlx_native::cases(),
         natten::cases(),
         paged::cases(),
+        pointops::cases(),
         provers::cases(),
         tract::cases(),
         treeshap::cases(),

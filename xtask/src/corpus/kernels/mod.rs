@@ -19,6 +19,7 @@ mod ggml_maps;
 mod ggml_moves;
 mod ggml_quants;
 mod llama_rs;
+mod luminal;
 mod mistral_bits;
 mod mistral_quant;
 mod mlx_native;
@@ -27,6 +28,7 @@ mod paged;
 mod pointops;
 mod provers;
 mod reference;
+mod ruvllm;
 mod simdgroups;
 mod skmetal;
 mod tensor;
@@ -53,6 +55,7 @@ pub(super) fn all() -> Vec<Case> {
         ggml_moves::cases(),
         ggml_quants::cases(),
         llama_rs::cases(),
+        luminal::cases(),
         mistral_bits::cases(),
         mistral_quant::cases(),
         mlx_native::cases(),
@@ -64,6 +67,7 @@ pub(super) fn all() -> Vec<Case> {
         treeshap::cases(),
         varied::cases(),
         whisper::cases(),
+        ruvllm::cases(),
         simdgroups::cases(),
         skmetal::cases(),
     ]

@@ -160,7 +160,7 @@ fn typed(arg: Arg, element: &ElementType, scalar: Option<Scalar>) -> Arg {
 /// The source of a file with the options that its host compiles it with.
 pub(super) fn source(corpus: &super::sources::Corpus, folder: &Path, name: &str) -> Result<Source, String> {
     let path = folder.join(corpus.folder).join(name);
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = corpus.text(folder, name).map_err(|error| format!("{error:#}"))?;
     let mut text = format!("{}{text}", corpus.prelude);
     for (placeholder, value) in corpus.replaced {
         text = text.replace(placeholder, value);

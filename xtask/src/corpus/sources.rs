@@ -24,6 +24,8 @@ pub(super) struct Corpus {
     pub replaced: &'static [(&'static str, &'static str)],
     /// Host files, in Python or Rust, whose raw strings are Metal sources: each becomes a file `STEM.N.metal` beside where it was.
     pub strings: &'static [&'static str],
+    /// Sources that its host makes of the package's headers, with their text: includes, and instantiations of templates.
+    pub composed: &'static [(&'static str, &'static str)],
     /// Files that call functions of a library, which its host compiles from another file.
     pub libraries: &'static [(&'static str, &'static str)],
     /// Files that its host does not compile, but includes in others, which define the names they use. So are all `.h.metal`.
@@ -63,6 +65,7 @@ const CRATE: Corpus = Corpus {
     prelude: "",
     replaced: &[],
     strings: &[],
+    composed: &[],
     libraries: &[],
     fragments: &[],
     refused: &[],
@@ -316,6 +319,25 @@ pub(super) const CORPORA: &[Corpus] = &[
         strings: &["curobo_metal/ops/collision/metal/fused.py", "curobo_metal/ops/kinematics/metal/fused.py"],
         ..CRATE
     },
+    Corpus {
+        name: "mlx-metal",
+        version: "0.32.4",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "macosx_14_0_arm64",
+            sha256: "8019b2db622599267d66cc168b2f0dbf5af929790a6c3b3913e00eabc42a7947",
+        },
+        folder: "mlx/include/mlx/backend/metal/kernels",
+        include_dirs: &["mlx/include"],
+        composed: &[
+            ("attention.metal", include_str!("composed/mlx/attention.metal")),
+            ("rows.metal", include_str!("composed/mlx/rows.metal")),
+            ("scan.metal", include_str!("composed/mlx/scan.metal")),
+            ("sdpa_vector.metal", include_str!("composed/mlx/sdpa_vector.metal")),
+            ("sort.metal", include_str!("composed/mlx/sort.metal")),
+        ],
+        ..CRATE
+    },
 ];
 
 impl Corpus {
@@ -336,7 +358,17 @@ impl Corpus {
                 copies += 1;
             }
         }
+        kept.extend(self.composed.iter().map(|(name, _)| (*name).to_owned()));
         Ok((kept, copies))
+    }
+
+    /// Text of a file of its folder, or of a composed source.
+    pub(super) fn text(&self, fetched: &Path, name: &str) -> Result<String> {
+        if let Some((_, text)) = self.composed.iter().find(|(composed, _)| *composed == name) {
+            return Ok((*text).to_owned());
+        }
+        let path = fetched.join(self.folder).join(name);
+        std::fs::read_to_string(&path).with_context(|| path.display().to_string())
     }
 
     /// Why a file does not compile, if that is known.

@@ -25,6 +25,7 @@ mod luminal;
 mod metalcore;
 mod mistral_bits;
 mod mistral_quant;
+mod mlx;
 mod mlx_native;
 mod natten;
 mod paged;
@@ -65,6 +66,7 @@ pub(super) fn all() -> Vec<Case> {
         metalcore::cases(),
         mistral_bits::cases(),
         mistral_quant::cases(),
+        mlx::cases(),
         mlx_native::cases(),
         natten::cases(),
         paged::cases(),

@@ -331,6 +331,8 @@ pub(super) const CORPORA: &[Corpus] = &[
         include_dirs: &["mlx/include"],
         composed: &[
             ("attention.metal", include_str!("composed/mlx/attention.metal")),
+            ("fp_quantized.metal", include_str!("composed/mlx/fp_quantized.metal")),
+            ("quantized.metal", include_str!("composed/mlx/quantized.metal")),
             ("rows.metal", include_str!("composed/mlx/rows.metal")),
             ("scan.metal", include_str!("composed/mlx/scan.metal")),
             ("sdpa_vector.metal", include_str!("composed/mlx/sdpa_vector.metal")),

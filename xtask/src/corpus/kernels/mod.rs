@@ -27,6 +27,7 @@ mod mistral_bits;
 mod mistral_quant;
 mod mlx;
 mod mlx_native;
+mod mlx_quantized;
 mod natten;
 mod paged;
 mod pointops;
@@ -68,6 +69,7 @@ pub(super) fn all() -> Vec<Case> {
         mistral_quant::cases(),
         mlx::cases(),
         mlx_native::cases(),
+        mlx_quantized::cases(),
         natten::cases(),
         paged::cases(),
         pointops::cases(),

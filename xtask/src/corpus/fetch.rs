@@ -32,6 +32,9 @@ pub(super) fn fetch(corpora: &Path, corpus: &Corpus) -> Result<PathBuf> {
     for top in tops(corpus) {
         copy(&unpacked.join(top), &sources.join(top))?;
     }
+    for host in corpus.strings {
+        extract(&unpacked.join(host), &sources.join(host))?;
+    }
     std::fs::rename(&sources, &folder).with_context(|| folder.display().to_string())?;
     std::fs::remove_dir_all(&partial)?;
     Ok(folder)
@@ -108,6 +111,30 @@ fn run(program: OsString, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Writes the raw strings of a host file that define kernels to files beside `target`, in order.
+fn extract(host: &Path, target: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(host).with_context(|| host.display().to_string())?;
+    let (open, close) =
+        if host.extension().is_some_and(|e| e == "py") { ("r\"\"\"", "\"\"\"") } else { ("r#\"", "\"#") };
+    let found: Vec<&str> =
+        raw_strings(&text, open, close).filter(|text| text.contains("kernel void ")).collect();
+    if found.is_empty() {
+        bail!("{}: no raw string defines a kernel", host.display());
+    }
+    if let Some(folder) = target.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    for (number, text) in found.into_iter().enumerate() {
+        std::fs::write(target.with_extension(format!("{number}.metal")), text)?;
+    }
+    Ok(())
+}
+
+/// The strings between two delimiters.
+fn raw_strings<'a>(text: &'a str, open: &'a str, close: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(open).skip(1).filter_map(move |rest| Some(rest.split_once(close)?.0))
+}
+
 /// Copies the Metal sources and headers of a folder.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
@@ -121,4 +148,29 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_host_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = folder.path().join("shaders.py");
+        let text = "A = r\"\"\"kernel void a(){}\"\"\"\nB = r\"\"\"no\"\"\"\nC = f(r\"\"\"\nkernel void \\\nc(){}\"\"\")";
+        std::fs::write(&host, text).unwrap();
+        extract(&host, &folder.path().join("sub/shaders.py")).unwrap();
+        let read = |name: &str| std::fs::read_to_string(folder.path().join("sub").join(name)).unwrap();
+        assert_eq!(
+            (read("shaders.0.metal"), read("shaders.1.metal")),
+            ("kernel void a(){}".into(), "\nkernel void \\\nc(){}".into())
+        );
+        let rust = folder.path().join("lib.rs");
+        std::fs::write(&rust, "const K: &str = r#\"kernel void k(){}\"#; fn f() {}").unwrap();
+        extract(&rust, &rust).unwrap();
+        assert_eq!(std::fs::read_to_string(folder.path().join("lib.0.metal")).unwrap(), "kernel void k(){}");
+        std::fs::write(&host, "A = 1").unwrap();
+        assert!(extract(&host, &host).unwrap_err().to_string().contains("no raw string"));
+    }
 }

@@ -3,6 +3,7 @@
 //! A kernel that the device does not support runs in the reference interpreter, so that its reference is known to be correct when the
 //! device supports it.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use elinvar::{
@@ -149,7 +150,7 @@ impl Runner {
 /// The argument with its type. A parameter of type `char*` or `void*` accepts any type, because the kernel casts it.
 fn typed(arg: Arg, element: &ElementType, scalar: Option<Scalar>) -> Arg {
     match (element, scalar) {
-        (ElementType::Scalar(declared), None) => arg.of(*declared),
+        (ElementType::Scalar(declared) | ElementType::Atomic(declared), None) => arg.of(*declared),
         (ElementType::Scalar(Scalar::I8), _) => arg.of(Scalar::I8),
         (ElementType::Other(_), _) | (_, None) => arg,
         (_, Some(scalar)) => arg.of(scalar),
@@ -159,7 +160,7 @@ fn typed(arg: Arg, element: &ElementType, scalar: Option<Scalar>) -> Arg {
 /// The source of a file with the options that its host compiles it with.
 pub(super) fn source(corpus: &super::sources::Corpus, folder: &Path, name: &str) -> Result<Source, String> {
     let path = folder.join(corpus.folder).join(name);
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = corpus.text(folder, name).map_err(|error| format!("{error:#}"))?;
     let mut text = format!("{}{text}", corpus.prelude);
     for (placeholder, value) in corpus.replaced {
         text = text.replace(placeholder, value);
@@ -175,5 +176,8 @@ pub(super) fn source(corpus: &super::sources::Corpus, folder: &Path, name: &str)
     for (macro_name, value) in corpus.defines {
         source = source.define(*macro_name, Some(value));
     }
-    Ok(source)
+    for (_, library) in corpus.libraries.iter().filter(|(file, _)| *file == name) {
+        source = source.with_library(self::source(corpus, folder, library)?);
+    }
+    source.linked().map(Cow::into_owned).map_err(|error| error.to_string())
 }

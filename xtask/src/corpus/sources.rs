@@ -22,6 +22,12 @@ pub(super) struct Corpus {
     pub prelude: &'static str,
     /// Placeholders that its host replaces in the text.
     pub replaced: &'static [(&'static str, &'static str)],
+    /// Host files, in Python or Rust, whose raw strings are Metal sources: each becomes a file `STEM.N.metal` beside where it was.
+    pub strings: &'static [&'static str],
+    /// Sources that its host makes of the package's headers, with their text: includes, and instantiations of templates.
+    pub composed: &'static [(&'static str, &'static str)],
+    /// Files that call functions of a library, which its host compiles from another file.
+    pub libraries: &'static [(&'static str, &'static str)],
     /// Files that its host does not compile, but includes in others, which define the names they use. So are all `.h.metal`.
     pub fragments: &'static [&'static str],
     /// Files that do not compile, each with the reason. Compiling one is a failure: the list is then out of date.
@@ -58,6 +64,9 @@ const CRATE: Corpus = Corpus {
     defines: &[],
     prelude: "",
     replaced: &[],
+    strings: &[],
+    composed: &[],
+    libraries: &[],
     fragments: &[],
     refused: &[],
 };
@@ -179,11 +188,8 @@ pub(super) const CORPORA: &[Corpus] = &[
                 "raytracing/shaders.metal",
                 Unsupported("ray tracing: the descriptors of instances, which Metal's API declares"),
             ),
-            (
-                "shader-dylib/test_shader.metal",
-                Unsupported("dynamic libraries: a function that another library defines"),
-            ),
         ],
+        libraries: &[("shader-dylib/test_shader.metal", "shader-dylib/test_dylib.metal")],
         ..CRATE
     },
     Corpus { name: "gfx-backend-metal", version: "0.9.1", folder: "shaders", ..CRATE },
@@ -232,6 +238,108 @@ pub(super) const CORPORA: &[Corpus] = &[
         folder: "metal_treeshap",
         ..CRATE
     },
+    Corpus { name: "metal-candle", version: "1.3.0", folder: "src/backend", ..CRATE },
+    Corpus {
+        name: "actx",
+        version: "0.1.1",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "macosx_14_0_arm64",
+            sha256: "c35b231de028bbd9ca5a3d70ceda0334a3b698114be7b2577dbeb4c3ec657dcf",
+        },
+        folder: "actx/src/kernels",
+        ..CRATE
+    },
+    Corpus {
+        name: "metalml",
+        version: "0.2.1",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "any",
+            sha256: "bc22b30aa7b605355c74ee52e296af8c8fa51e2c15d0fe3a3357658369614c7b",
+        },
+        folder: "metalml/_metal",
+        ..CRATE
+    },
+    Corpus {
+        name: "mps-pointops",
+        version: "1.0.0",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "any",
+            sha256: "52d98037c6b9d9ee864b879e25ac0bbdb29d29a56cbea3fb76a94bbbfaf374e5",
+        },
+        folder: "mps_pointops/kernels",
+        ..CRATE
+    },
+    Corpus {
+        name: "skmetal",
+        version: "1.0.0",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "any",
+            sha256: "45dc93ff88b268cd155b05d79baacad75700a4e382e065a555c5a92eec47204c",
+        },
+        folder: "skmetal/SkMetalBridge_SkMetalBridge.bundle",
+        ..CRATE
+    },
+    Corpus {
+        name: "natten-mps",
+        version: "0.3.3",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "any",
+            sha256: "d437100f9f13d6372d18017b1f7455fdbde9e9502d6e7969d04be3d9f2bf0ed2",
+        },
+        folder: "natten_mps",
+        strings: &["natten_mps/_core/_metal_shaders.py", "natten_mps/extras/allin1/_metal_shaders.py"],
+        ..CRATE
+    },
+    Corpus {
+        name: "mps-spectro",
+        version: "0.3.0",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "any",
+            sha256: "15d746f0dab6388039dc07bbd4da9b9b162776f9b13de2a9afeef3bcdf807a31",
+        },
+        folder: "mps_spectro/metal",
+        strings: &["mps_spectro/metal/_shaders.py"],
+        ..CRATE
+    },
+    Corpus {
+        name: "curobo-metal",
+        version: "1.0.1",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "any",
+            sha256: "cccffc754f05ba4ef07fce80ca9683b67e54bceb6efaecd0cc8a285a21a7e05e",
+        },
+        folder: "curobo_metal/ops",
+        strings: &["curobo_metal/ops/collision/metal/fused.py", "curobo_metal/ops/kinematics/metal/fused.py"],
+        ..CRATE
+    },
+    Corpus {
+        name: "mlx-metal",
+        version: "0.32.4",
+        registry: Registry::PyPi {
+            python: "312",
+            platform: "macosx_14_0_arm64",
+            sha256: "8019b2db622599267d66cc168b2f0dbf5af929790a6c3b3913e00eabc42a7947",
+        },
+        folder: "mlx/include/mlx/backend/metal/kernels",
+        include_dirs: &["mlx/include"],
+        composed: &[
+            ("attention.metal", include_str!("composed/mlx/attention.metal")),
+            ("fp_quantized.metal", include_str!("composed/mlx/fp_quantized.metal")),
+            ("quantized.metal", include_str!("composed/mlx/quantized.metal")),
+            ("rows.metal", include_str!("composed/mlx/rows.metal")),
+            ("scan.metal", include_str!("composed/mlx/scan.metal")),
+            ("sdpa_vector.metal", include_str!("composed/mlx/sdpa_vector.metal")),
+            ("sort.metal", include_str!("composed/mlx/sort.metal")),
+        ],
+        ..CRATE
+    },
 ];
 
 impl Corpus {
@@ -252,7 +360,17 @@ impl Corpus {
                 copies += 1;
             }
         }
+        kept.extend(self.composed.iter().map(|(name, _)| (*name).to_owned()));
         Ok((kept, copies))
+    }
+
+    /// Text of a file of its folder, or of a composed source.
+    pub(super) fn text(&self, fetched: &Path, name: &str) -> Result<String> {
+        if let Some((_, text)) = self.composed.iter().find(|(composed, _)| *composed == name) {
+            return Ok((*text).to_owned());
+        }
+        let path = fetched.join(self.folder).join(name);
+        std::fs::read_to_string(&path).with_context(|| path.display().to_string())
     }
 
     /// Why a file does not compile, if that is known.

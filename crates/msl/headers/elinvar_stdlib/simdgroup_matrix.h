@@ -10,7 +10,7 @@ extern "C" ELINVAR_CONVERGENT __attribute__((nothrow, const)) float __elinvar_si
     float a0, float a1, float b0, float b1, float c0, float c1, uint element);
 
 namespace metal {
-template <class T, int Cols, int Rows> struct simdgroup_matrix {
+template <class T, int Cols, int Rows = Cols> struct simdgroup_matrix {
     static_assert(Cols == 8 && Rows == 8, "a simdgroup_matrix has 8 columns and 8 rows");
     static_assert(elinvar::floating_scalar<T>, "a simdgroup_matrix has elements of a floating-point type");
     using storage_type = vec<T, 2>;

@@ -141,7 +141,9 @@ fn take(kernel: &mut Kernel, template: &Kernel) {
     for (own, general) in kernel.params.iter_mut().zip(&template.params) {
         own.name.clone_from(&general.name);
         own.space = own.space.or(general.space);
-        if own.attributes.is_empty() {
+        // A function is instantiated from its template's declaration: the attributes of an instantiation's parameters have no effect. Those
+        // of MLX's softmax name another position than its template.
+        if !general.attributes.is_empty() {
             own.attributes.clone_from(&general.attributes);
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod buffer;
 mod casts;
 mod coherent;
 pub(crate) mod dispatch;
+mod float_pragmas;
 pub(crate) mod function_constants;
 pub(crate) mod function_head;
 pub(crate) mod glue;
@@ -31,6 +32,7 @@ use self::attributes::{Attribute, Fault, Place};
 use self::buffer::RewriteBuffer;
 use self::casts::Casts;
 use self::dispatch::Overload;
+use self::float_pragmas::FloatPragmas;
 use self::function_constants::FunctionConstantDecl;
 use self::instantiations::DeclaredType;
 use self::intrinsics::{Definition, LabeledFunctions};
@@ -94,6 +96,7 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
         insertions: Vec::new(),
         errors: allow_list::disallowed(&tokens),
         scopes: Vec::new(),
+        float_pragmas: FloatPragmas::default(),
         statement: 0,
         kernels: Vec::new(),
         constants: Vec::new(),
@@ -184,6 +187,7 @@ struct Rewriter<'a> {
     insertions: Vec<(usize, usize, String)>,
     errors: Vec<(usize, String)>,
     scopes: Vec<Scope>,
+    float_pragmas: FloatPragmas,
     /// First token of the current statement.
     statement: usize,
     kernels: Vec<Kernel>,
@@ -261,6 +265,11 @@ impl Rewriter<'_> {
 
     fn directive(&mut self, i: usize) -> usize {
         let text = self.tokens.spelling(i);
+        match self.float_pragmas.replace(text, self.scopes.len()) {
+            Some(Ok(new)) => self.edit(i, i + 1, new),
+            Some(Err(message)) => self.error(i, &message),
+            None => {}
+        }
         if allow_list::pragma(text) == Pragma::Ignore {
             self.edit(i, i + 1, String::new());
             if self.address_spaces == AddressSpaces::Erased {
@@ -300,6 +309,7 @@ impl Rewriter<'_> {
             }
             "}" => {
                 self.scopes.pop();
+                self.float_pragmas.close(self.scopes.len());
                 self.statement = i + 1;
             }
             ":" if i == self.statement + 1 && is_access(self.tokens.spelling(self.statement)) => {

@@ -215,14 +215,18 @@ fn arrays_of_buffers(device: &Device) -> CaseResult {
     Ok(())
 }
 
+/// A buffer of pointers has elements of a struct, as section 4.1 of the specification requires; functions take pointers to the
+/// pointers in it.
 fn pointers_to_pointers(device: &Device) -> CaseResult {
     let kernel = kernel(
         device,
         "rows",
-        "kernel void rows(device float* device* out [[buffer(0)]], device const float* constant* in [[buffer(1)]],
+        "struct To { device float* row; }; struct From { device const float* row; };
+        device float* row_at(device float* device* at) { return *at; }
+        kernel void rows(device To* out [[buffer(0)]], constant From* in [[buffer(1)]],
                 constant uint& width [[buffer(2)]], uint2 i [[thread_position_in_grid]]) {
-            device float* constant* same = (device float* constant*)out;
-            same[i.y][i.x] = in[i.y][width - 1u - i.x]; }",
+            device const float* constant* from = &in[i.y].row;
+            row_at(&out[i.y].row)[i.x] = (*from)[width - 1u - i.x]; }",
     )?;
     let inputs: Vec<Buffer<f32>> = (1..4)
         .map(|k| device.buffer_with_data(&(0..16).map(|i| (i * k) as f32).collect::<Vec<_>>()))

@@ -204,9 +204,11 @@ fn made(device: &Device) -> CaseResult {
             simdgroup_store(simdgroup_float8x8(2.0f), out + 192);
             simdgroup_float8x8 zero(0);
             simdgroup_store(zero, out + 256);
+            simdgroup_matrix<float, 8> rows_as_columns = {};
+            simdgroup_store(rows_as_columns, out + 320);
         }",
     )?;
-    let mut out = device.buffer_with_data(&[9_f32; 320])?;
+    let mut out = device.buffer_with_data(&[9_f32; 384])?;
     run(device, &kernel, Grid::threads(32).group(32), (&mut out, 3.0_f32))?;
     expect_all(&out.to_vec()?, |i| {
         let diagonal = i % 64 / 8 == i % 8;

@@ -5,7 +5,7 @@ use elinvar::{Device, DeviceKind, Error, Grid, MathMode, Source};
 
 use super::{CaseResult, expect_all, run};
 
-cases!("sources": pieces_are_one_text, macros, macros_of_the_math_mode, included_files, only_the_given_folders,
+cases!("sources": pieces_are_one_text, macros, macros_of_the_math_mode, float_pragmas, included_files, only_the_given_folders,
     forms_of_kernels, implied_indices, guarded_headers, metal_libraries);
 
 const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
@@ -57,6 +57,63 @@ fn macros_of_the_math_mode(device: &Device) -> CaseResult {
         let source = Source::msl(text.clone()).math(math);
         assert_eq!(written(device, &source, "k")?, [expected; 20], "{math:?}");
     }
+    Ok(())
+}
+
+/// `#pragma METAL fp` for a source, a function and a block in fast math: the error of a sum, which reassociation makes zero, and a product
+/// minus its rounding, which contraction makes its error.
+fn float_pragmas(device: &Device) -> CaseResult {
+    const SUM: &str = "float s = a + b; float t = s - a; out[i] = (a - (s - t)) + (b - t);";
+    const PRODUCT: &str = "out[i] = a * b - in[i].z;";
+    let head = |name: &str| {
+        format!(
+            "kernel void {name}(device const float4* in, device float* out, uint i [[thread_position_in_grid]]) {{
+            float a = in[i].x, b = in[i].y;"
+        )
+    };
+    let text = format!(
+        "{HEAD}
+        {function} {{
+        #pragma METAL fp math_mode(safe)
+        {SUM} }} }}
+        template <typename T>
+        void add(T a, T b, device T* out, uint i) {{
+        #pragma METAL fp math_mode(safe)
+            {SUM} }}
+        {called} add(a, b, out, i); }}
+        {forbidden} {{
+        #pragma METAL fp contract(off)
+        {PRODUCT} }} }}
+        #pragma METAL fp contract(off)
+        #pragma METAL fp math_mode(safe)
+        {sums} {SUM} }}
+        {products} {PRODUCT} }}
+        #pragma METAL fp math_mode(relaxed)
+        {relaxed} {PRODUCT} }}",
+        function = head("function"),
+        called = head("called"),
+        forbidden = head("forbidden"),
+        sums = head("sums"),
+        products = head("products"),
+        relaxed = head("relaxed"),
+    );
+    let library = device.compile(Source::msl(text))?;
+    let pair = |i: usize| (1.0 + i as f32 * 0.37, 1e-4 * (i as f32 + 1.3));
+    let input: Vec<[f32; 4]> = (0..64).map(|i| (i, pair(i))).map(|(_, (a, b))| [a, b, a * b, 0.0]).collect();
+    let input = device.buffer_with_data(&input)?;
+    for name in ["function", "called", "sums", "forbidden", "products", "relaxed"] {
+        let mut out = device.buffer_with_data(&[7_f32; 64])?;
+        run(device, &library.kernel(name)?, Grid::threads(64), (&input, &mut out))?;
+        let is_sum = matches!(name, "function" | "called" | "sums");
+        expect_all(&out.to_vec()?, |i| {
+            let (a, b) = pair(i);
+            // The sum is exact in f64.
+            if is_sum { (f64::from(a) + f64::from(b) - f64::from(a + b)) as f32 } else { 0.0 }
+        });
+    }
+    let wrong = Source::msl(format!("{HEAD}#pragma METAL fp math_mode(quick)\n{WRITE}i; }}"));
+    let error = device.compile(wrong).map(drop).unwrap_err().to_string();
+    assert!(error.contains("unknown mode `quick` of `math_mode`"), "{error}");
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use super::{Case, CaseResult, expect_all, kernel, run};
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "templates::host_names", run: host_names, parts: Vec::new },
+    Case { name: "templates::attributes", run: attributes, parts: Vec::new },
     Case { name: "templates::overloaded_kernels", run: overloaded_kernels, parts: Vec::new },
     Case { name: "templates::struct_of_arguments", run: struct_of_arguments, parts: Vec::new },
     Case { name: "templates::own_overloads", run: own_overloads, parts: Vec::new },
@@ -51,6 +52,28 @@ fn host_names(device: &Device) -> CaseResult {
     let mut halves = device.buffer_with_data(&[f16::ONE, f16::NEG_ONE])?;
     run(device, &library.kernel("scale_half")?, Grid::threads(2), (&mut halves, f16::from_f32(0.25)))?;
     expect_all(&halves.to_vec()?, |i| f16::from_f32([0.5, -0.5][i]));
+    Ok(())
+}
+
+/// Attributes of parameters are those of the template; an instantiation's have no effect, as MLX's softmax requires.
+fn attributes(device: &Device) -> CaseResult {
+    let text = "#include <metal_stdlib>
+        using namespace metal;
+        template <typename T>
+        [[kernel]] void rows(device T* out [[buffer(1)]], constant uint& width [[buffer(0)]],
+                             uint row [[threadgroup_position_in_grid]], uint i [[thread_position_in_threadgroup]]) {
+            out[row * width + i] = T(row * 10 + i); }
+        template [[host_name(\"rows_int\")]] [[kernel]] void rows<int>(
+            device int* out [[buffer(0)]], constant uint& width [[buffer(1)]],
+            uint row [[thread_position_in_grid]], uint i [[thread_position_in_threadgroup]]);";
+    let kernel = device.compile(Source::named("attributes.metal", text))?.kernel("rows_int")?;
+    let found: Vec<_> = kernel.signature().args.iter().map(|a| (a.name.as_str(), a.index)).collect();
+    if found != [("out", 1), ("width", 0)] {
+        return Err(format!("{found:?}").into());
+    }
+    let mut out = device.buffer_with_data(&[-1_i32; 24])?;
+    run(device, &kernel, Grid::threads(20).group(5), (&mut out, 6_u32))?;
+    expect_all(&out.to_vec()?, |i| if i % 6 < 5 { (i / 6 * 10 + i % 6) as i32 } else { -1 });
     Ok(())
 }
 

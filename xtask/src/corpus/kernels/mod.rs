@@ -4,28 +4,42 @@
 //! grid, and the reference. A kernel that the driver does not support yet may be in the table: it runs in the reference interpreter and
 //! counts as unsupported until the driver runs it.
 
+mod actx;
 mod candle_binary;
 mod candle_conv;
 mod candle_index;
+mod candle_random;
 mod candle_unary;
 mod case;
 mod cera;
 mod element;
 mod forge_sort;
+mod fp8_torch;
+mod gauss;
 mod ggml_layers;
 mod ggml_maps;
 mod ggml_moves;
 mod ggml_quants;
 mod llama_rs;
+mod luminal;
+mod metalcore;
 mod mistral_bits;
 mod mistral_quant;
+mod mlx;
 mod mlx_native;
+mod mlx_quantized;
+mod natten;
 mod paged;
+mod pointops;
 mod provers;
 mod reference;
+mod ruvllm;
 mod simdgroups;
+mod skmetal;
+mod spectro;
 mod tensor;
 mod tract;
+mod treeshap;
 mod varied;
 mod whisper;
 
@@ -34,26 +48,40 @@ pub(super) use case::{Argument, Case};
 /// All cases. Cases of the same file are adjacent.
 pub(super) fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = [
+        actx::cases(),
         candle_unary::cases(),
         candle_binary::cases(),
         candle_index::cases(),
         candle_conv::cases(),
+        candle_random::cases(),
         cera::cases(),
         forge_sort::cases(),
+        fp8_torch::cases(),
+        gauss::cases(),
         ggml_layers::cases(),
         ggml_maps::cases(),
         ggml_moves::cases(),
         ggml_quants::cases(),
         llama_rs::cases(),
+        luminal::cases(),
+        metalcore::cases(),
         mistral_bits::cases(),
         mistral_quant::cases(),
+        mlx::cases(),
         mlx_native::cases(),
+        mlx_quantized::cases(),
+        natten::cases(),
         paged::cases(),
+        pointops::cases(),
         provers::cases(),
+        spectro::cases(),
         tract::cases(),
+        treeshap::cases(),
         varied::cases(),
         whisper::cases(),
+        ruvllm::cases(),
         simdgroups::cases(),
+        skmetal::cases(),
     ]
     .into_iter()
     .flatten()

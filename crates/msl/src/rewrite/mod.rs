@@ -532,10 +532,16 @@ impl Rewriter<'_> {
     fn is_defined(&mut self, i: usize) -> Option<usize> {
         let behind = self.tokens.after_group(i + 1).filter(|_| self.tokens.spelling(i + 1) == "(")?;
         let name = behind - 2;
-        if !self.tokens.is_identifier(name) {
+        // Only a name: `a + b` is not one, and neither is `a::b::`.
+        let is_part = |at: usize| match (name - at) % 2 {
+            0 => self.tokens.is_identifier(at),
+            _ => self.tokens.spelling(at) == "::",
+        };
+        if name < i + 2 || !(i + 2..=name).all(is_part) {
             return None;
         }
-        let path = self.tokens.source_text(i + 2, name);
+        // Without the white space between, as ends of line stay where they are.
+        let path: String = (i + 2..name).map(|at| self.tokens.spelling(at)).collect();
         self.edit(i, behind, format!("{path}{}{}", function_constants::DEFINED, self.tokens.spelling(name)));
         Some(behind)
     }

@@ -210,6 +210,22 @@ fn function_constants() {
 }
 
 #[test]
+fn only_names_are_defined_function_constants() {
+    let rewritten = |text: &str| rewrite(text, AddressSpaces::Erased).text.text().to_owned();
+    let split = rewritten("bool d = is_function_constant_defined(a ::\n b ::\n c);");
+    assert!(
+        split.contains("a::b::elinvar_defined_c")
+            && split.matches('\n').count() == 2 + rewritten("").matches('\n').count(),
+        "{split}"
+    );
+    assert!(rewritten("bool d = is_function_constant_defined(::c);").contains("::elinvar_defined_c"));
+    for text in ["V\n-d", "a b", "a::", "", "(a)", "a::b::", "f(a)"] {
+        let call = format!("is_function_constant_defined({text})");
+        assert!(rewritten(&call).contains(&call), "{text}: {}", rewritten(&call));
+    }
+}
+
+#[test]
 fn specifiers_of_function_constants_in_any_order() {
     for text in [
         "static constant constexpr const bool c [[function_constant(2)]];",

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 const MAGIC: &[u8; 16] = b"elinvar bundle\r\n";
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// Bytes of the header: magic, version, length, hash.
 const HEAD: usize = 16 + 4 + 8 + 32;
 
@@ -260,7 +260,7 @@ mod tests {
             Bundle::from_bytes(&newer)
                 .unwrap_err()
                 .to_string()
-                .contains("unsupported bundle version 9 (this build reads 6)")
+                .contains("unsupported bundle version 9 (this build reads 7)")
         );
     }
 

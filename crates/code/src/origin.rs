@@ -72,6 +72,7 @@ impl Origin {
         Ok(CodeFacts {
             threadgroup_memory: facts.threadgroup_memory,
             barriers: facts.barriers,
+            grid_barriers: facts.grid_barriers,
             divergent_barrier: lines.min(),
             atomics: facts.atomics,
             simdgroup: facts.simdgroup,

@@ -45,6 +45,7 @@ fn facts(module: &Module) -> Option<CodeFacts> {
     Some(CodeFacts {
         threadgroup_memory: facts.threadgroup_memory,
         barriers: facts.barriers,
+        grid_barriers: facts.grid_barriers,
         divergent_barrier: None,
         atomics: facts.atomics,
         simdgroup: facts.simdgroup,

@@ -311,6 +311,7 @@ mod tests {
             code: Some(CodeFacts {
                 threadgroup_memory: 16,
                 barriers: 1,
+                grid_barriers: 2,
                 divergent_barrier: Some(9),
                 atomics: 300,
                 simdgroup: true,

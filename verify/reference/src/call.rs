@@ -50,7 +50,7 @@ impl<'m> Machine<'m> {
             }
             Some(Intrinsic::SimdgroupBarrier) => Some(Function::SimdgroupBarrier),
             Some(Intrinsic::Group(call)) => Some(Function::Group(call)),
-            Some(Intrinsic::Position(_) | Intrinsic::Log) => None,
+            Some(Intrinsic::Position(_) | Intrinsic::GridBarrier | Intrinsic::Log) => None,
             None if name == warp::BARRIER => {
                 thread.state = State::AtBarrier;
                 return Ok(());
@@ -138,7 +138,11 @@ impl<'m> Machine<'m> {
             Position::FullGroupSize => self.sizes.full_group,
             Position::Grid => self.sizes.grid,
             Position::Groups => self.sizes.groups,
-            Position::ArgumentBytes | Position::FaultRecord | Position::LogRing | Position::LogKernel => {
+            Position::ArgumentBytes
+            | Position::FaultRecord
+            | Position::LogRing
+            | Position::LogKernel
+            | Position::GridCounter => {
                 return Err(Problem::Unsupported(format!("the intrinsic `{name}`")));
             }
         };

@@ -85,6 +85,7 @@ fn every_intrinsic_is_declared_by_the_headers() {
     let is_declared = |intrinsic: &Intrinsic| match intrinsic {
         Intrinsic::Position(position) => position.is_declared(),
         Intrinsic::ThreadgroupBarrier
+        | Intrinsic::GridBarrier
         | Intrinsic::SimdgroupBarrier
         | Intrinsic::Group(_)
         | Intrinsic::Log => true,

@@ -24,6 +24,7 @@ mod callbacks;
 mod checks;
 mod common_functions;
 mod constants;
+mod cooperative;
 mod divergent_barriers;
 mod errors;
 mod events;
@@ -168,6 +169,7 @@ pub fn cases() -> Vec<Case> {
         accesses::CASES,
         barriers::CASES,
         divergent_barriers::CASES,
+        cooperative::CASES,
         order::CASES,
         memory::CASES,
         large_buffers::CASES,

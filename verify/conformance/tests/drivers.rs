@@ -74,6 +74,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
     ("metal", "primitives::products_with_bias_and_activation", "has no bias and no activation"),
     ("metal", "soundness::bytes_as_bools", ONLY_BUFFERS),
+    ("metal", "thread_groups::", "grid barriers on Metal"),
     ("metal", "soundness::calls_out_of_the_kernel", OWN_COMPILER),
     ("metal", "soundness::const_that_is_cast_away", NO_LAYER),
     ("metal", "soundness::memory_of_others", ONLY_BUFFERS),

@@ -39,24 +39,28 @@ struct bit_xor {
 };
 
 // N consecutive lanes of a simdgroup: a power of two from 2 to 32. Lanes that the threadgroup lacks, at the edge of a grid or at its
-// own end, have no rank.
+// own end, have no rank. The threads of a tile create the object together.
 template <uint N> struct tile {
     static_assert(N >= 2 && N <= 32 && (N & (N - 1)) == 0, "a tile has 2, 4, 8, 16 or 32 threads");
 
-    ELINVAR_GROUP_MEMBER void sync() const { metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup); }
-    ELINVAR_GROUP_MEMBER uint size() const { return uint(__builtin_popcount(lanes())); }
-    ELINVAR_GROUP_MEMBER uint thread_rank() const {
-        return uint(__builtin_popcount(lanes() & ((1u << (nominal_index() & (N - 1))) - 1u)));
+    ELINVAR_GROUP_MEMBER tile()
+        : lanes(uint(__elinvar_simd_ballot(true) >> (nominal_index() & 31 & ~(N - 1))) & (0xffffffffu >> (32 - N))) {}
+    ELINVAR_GROUP_MEMBER void sync() const { metal::simdgroup_barrier(metal::mem_flags(3)); }
+    ELINVAR_MEMBER uint size() const { return uint(__builtin_popcount(lanes)); }
+    ELINVAR_MEMBER uint thread_rank() const {
+        return uint(__builtin_popcount(lanes & ((1u << (nominal_index() & (N - 1))) - 1u)));
     }
     // Its place among the tiles of the threadgroup.
     ELINVAR_MEMBER uint group_rank() const { return nominal_index() / N; }
 
     // The value of the thread with a rank, which is smaller than size().
     template <class T> ELINVAR_GROUP_MEMBER T shuffle(T value, uint rank) const {
-        return metal::simd_shuffle(value, metal::ushort(first() + lane(rank)));
+        return metal::simd_shuffle(value, ushort((nominal_index() & 31 & ~(N - 1)) + lane(rank)));
     }
+    // The value of the thread whose rank is the own one xor a mask; the own value if there is none.
     template <class T> ELINVAR_GROUP_MEMBER T shuffle_xor(T value, uint mask) const {
-        return shuffle(value, (thread_rank() ^ mask) & (N - 1));
+        uint rank = thread_rank(), other = rank ^ mask;
+        return shuffle(value, other < size() ? other : rank);
     }
     // The value of the thread that is `delta` ranks below; the own value if there is none.
     template <class T> ELINVAR_GROUP_MEMBER T shuffle_up(T value, uint delta) const {
@@ -91,14 +95,12 @@ template <uint N> struct tile {
     }
 
 private:
-    ELINVAR_MEMBER uint first() const { return nominal_index() & 31 & ~(N - 1); }
     // The threads that there are, as bits.
-    ELINVAR_GROUP_MEMBER uint lanes() const {
-        return uint(__elinvar_simd_ballot(true) >> first()) & (0xffffffffu >> (32 - N));
-    }
+    uint lanes;
+
     // The lane with a rank, from the tile's first one.
-    ELINVAR_GROUP_MEMBER uint lane(uint rank) const {
-        uint left = lanes();
+    ELINVAR_MEMBER uint lane(uint rank) const {
+        uint left = lanes;
         if ((left & (left + 1)) == 0) return rank;
         for (; rank > 0; --rank) left &= left - 1;
         return uint(__builtin_ctz(left));
@@ -133,8 +135,7 @@ struct threadgroup_threads {
     }
     // `memory` has size() elements.
     template <class T, class Op> ELINVAR_GROUP_MEMBER T reduce(T value, Op op, T* memory) const {
-        T result = shuffle(inclusive_scan(value, op, memory), size() - 1, memory);
-        return result;
+        return shuffle(inclusive_scan(value, op, memory), size() - 1, memory);
     }
     // `memory` has size() elements.
     template <class T, class Op> ELINVAR_GROUP_MEMBER T inclusive_scan(T value, Op op, T* memory) const {
@@ -198,8 +199,8 @@ struct grid {
 
 ELINVAR_INLINE grid this_grid() { return {}; }
 ELINVAR_INLINE threadgroup_threads this_threadgroup() { return {}; }
-ELINVAR_INLINE simdgroup this_simdgroup() { return {}; }
-template <uint N> ELINVAR_INLINE tile<N> this_tile() { return {}; }
+ELINVAR_INLINE ELINVAR_CONVERGENT simdgroup this_simdgroup() { return {}; }
+template <uint N> ELINVAR_INLINE ELINVAR_CONVERGENT tile<N> this_tile() { return {}; }
 #undef ELINVAR_GROUP_MEMBER
 } // namespace grid_names
 } // namespace elinvar

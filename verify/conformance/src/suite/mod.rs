@@ -65,6 +65,7 @@ mod sources;
 mod streams;
 mod templates;
 mod tensor;
+mod thread_groups;
 mod tiers;
 mod types;
 mod values;
@@ -170,6 +171,7 @@ pub fn cases() -> Vec<Case> {
         barriers::CASES,
         divergent_barriers::CASES,
         cooperative::CASES,
+        thread_groups::CASES,
         order::CASES,
         memory::CASES,
         large_buffers::CASES,

@@ -44,13 +44,13 @@ impl<'m> Machine<'m> {
         }
         let intrinsic = Intrinsic::parse(name);
         let together = match intrinsic {
-            Some(Intrinsic::ThreadgroupBarrier) => {
+            Some(Intrinsic::ThreadgroupBarrier | Intrinsic::GridBarrier) => {
                 thread.state = State::AtBarrier;
                 return Ok(());
             }
             Some(Intrinsic::SimdgroupBarrier) => Some(Function::SimdgroupBarrier),
             Some(Intrinsic::Group(call)) => Some(Function::Group(call)),
-            Some(Intrinsic::Position(_) | Intrinsic::GridBarrier | Intrinsic::Log) => None,
+            Some(Intrinsic::Position(_) | Intrinsic::Log) => None,
             None if name == warp::BARRIER => {
                 thread.state = State::AtBarrier;
                 return Ok(());

@@ -149,6 +149,7 @@ fn compute(
     match primitive {
         Primitive::MatMul(p) => product::multiply(p, operands, stop, worker),
         Primitive::MatVec(p) => product::multiply(&p.as_mat_mul(), operands, stop, worker),
+        Primitive::Convolution(p) => product::convolve(p, operands, stop, worker),
         other => Err(Error::unsupported(format!("the CPU driver has no {}", other.kind().name()))),
     }
 }

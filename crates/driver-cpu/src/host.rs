@@ -52,9 +52,9 @@ pub(crate) fn caps(workers: usize) -> Caps {
     }
 }
 
-/// Products of floating-point numbers.
+/// Products and convolutions of floating-point numbers.
 fn primitives() -> Primitives {
-    let kinds = [PrimitiveKind::MatMul, PrimitiveKind::MatVec];
+    let kinds = [PrimitiveKind::MatMul, PrimitiveKind::MatVec, PrimitiveKind::Convolution];
     kinds.into_iter().fold(Primitives::NONE, Primitives::with_floats)
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Worker {
     scratch: Scratch,
     /// Memory of suspended threadgroups, while no dispatch uses it.
     pub(crate) suspended: Scratch,
+    /// Packed factors of products.
+    pub(crate) panels: Scratch,
     /// Time that dispatches took alone since the last shared job, although a spinning worker could have helped.
     alone_ns: u64,
     /// The last dispatch, for reuse by the next.
@@ -142,8 +144,8 @@ impl Drop for Pool {
 
 impl Worker {
     fn new(shared: Arc<Shared>, index: usize) -> Self {
-        let (scratch, suspended) = (Scratch::new(), Scratch::new());
-        Self { shared, index, scratch, suspended, alone_ns: 0, spare: None }
+        let [scratch, suspended, panels] = [(); 3].map(|()| Scratch::new());
+        Self { shared, index, scratch, suspended, panels, alone_ns: 0, spare: None }
     }
 
     /// Runs a task on this thread, a guest's, within the limit of busy workers. Returns the task if others wait already.

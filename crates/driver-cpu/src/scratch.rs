@@ -63,6 +63,12 @@ impl Scratch {
     }
 }
 
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         self.release();

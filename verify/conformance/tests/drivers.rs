@@ -209,8 +209,8 @@ fn has_primitive((number, device): (usize, &Device), kind: PrimitiveKind, data_t
         }
         DeviceKind::Cuda => device.caps().features.primitives.has(kind, data_type),
         DeviceKind::Cpu => {
-            let product = matches!(kind, PrimitiveKind::MatMul | PrimitiveKind::MatVec);
-            product && data_type.is_float()
+            use PrimitiveKind::{Convolution, MatMul, MatVec};
+            matches!(kind, MatMul | MatVec | Convolution) && data_type.is_float()
         }
         _ => false,
     }

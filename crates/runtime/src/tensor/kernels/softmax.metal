@@ -119,12 +119,13 @@ inline void softmax(device const uchar* in, device uchar* out, I in_at, I out_at
         }
     }
     sum = fold(sum, Plus());
+    float by = 1.0f / sum, less = log(sum);
     for (I i = first; i < count; i += threads) {
         if (KEEPS) {
-            store(out, out_at + i * out_step, F32, load<float>(out, out_at + i * out_step, F32) / sum);
+            store(out, out_at + i * out_step, F32, load<float>(out, out_at + i * out_step, F32) * by);
         } else {
             float x = load<float>(in, in_at + i * in_step, TYPE_IN) - most;
-            store(out, out_at + i * out_step, TYPE_OUT, LOGARITHM ? x - log(sum) : exp(x) / sum);
+            store(out, out_at + i * out_step, TYPE_OUT, LOGARITHM ? x - less : exp(x) * by);
         }
     }
 }

@@ -180,9 +180,20 @@ fn windows_by_the_library(device: &Device) -> CaseResult {
         Window { stride: vec![1, 2], padding: vec![(1, 1), (0, 0)], dilation: vec![2, 1] },
     ];
     for (window, data_type) in windows.iter().flat_map(|window| DataType::FLOATS.map(|ty| (window, ty))) {
-        for (groups, bias, last) in [(1, false, false), (1, true, true), (2, true, false), (6, false, false)]
+        let pads = window.padding.iter().any(|pad| *pad != (0, 0));
+        let shapes = [
+            (1, false, false, [3, 2]),
+            (1, true, true, [3, 2]),
+            (2, true, false, [3, 2]),
+            (6, false, false, [3, 2]),
+            (1, true, false, [1, 1]),
+            (1, true, true, [1, 1]),
+        ];
+        // The padding has to be less than the window.
+        for (groups, bias, last, [height, width]) in
+            shapes.into_iter().filter(|(.., size)| !pads || *size != [1, 1])
         {
-            let (x, weights) = ([2, 6, 9, 8], [12, 6 / groups, 3, 2]);
+            let (x, weights) = ([2, 6, 9, 8], [12, 6 / groups, height, width]);
             let size = |axis: usize| {
                 let at = |list: &[usize]| list[if list.len() == 1 { 0 } else { axis }];
                 let (low, high) = window.padding[if window.padding.len() == 1 { 0 } else { axis }];

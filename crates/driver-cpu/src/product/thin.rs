@@ -1,5 +1,5 @@
-//! Matrix products by the crate [`gemm`](https://docs.rs/gemm): tiles of the result, which workers share like the threadgroups of a dispatch,
-//! so that deadlines, priorities and limits of workers hold. Each tile is computed by one thread.
+//! Small products, and products with few rows or columns, by the crate [`gemm`](https://docs.rs/gemm): tiles of the result, each computed
+//! by one thread.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use elinvar_driver::{Error, MemorySlice, Result};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::{PER_NS, activation};
 use crate::encode::address;
 use crate::job::{Demand, RANGE_NS, Work};
 use crate::pool::Worker;
@@ -23,8 +24,6 @@ const WIDENED: u32 = 512;
 const TERMS: usize = 256;
 /// Smallest number of rows and columns of a tile that is worth packing its factors.
 const LEAST: u32 = 96;
-/// Multiply-adds in a nanosecond of one thread, a low estimate, from which a first product is shared.
-const PER_NS: u64 = 32;
 
 /// A product in progress. The submission keeps the operands' memory alive.
 struct Product {
@@ -208,7 +207,7 @@ impl Product {
                 // SAFETY: as above; the bias has an element for each column.
                 unsafe {
                     let added = if bias.is_null() { 0.0 } else { bias.add(column).read() };
-                    element.write(activated(element.read() + added, p.activation));
+                    element.write(activation(p.activation).of(element.read() + added));
                 }
             }
         }
@@ -244,7 +243,7 @@ impl Product {
                 unsafe {
                     let held = if p.beta == 0.0 { 0.0 } else { p.beta * element.read().into() };
                     let added = if bias.is_null() { 0.0 } else { bias.add(column).read().into() };
-                    element.write(T::of(activated(sum + held + added, p.activation)));
+                    element.write(T::of(activation(p.activation).of(sum + held + added)));
                 }
             }
         }
@@ -311,18 +310,6 @@ where
     Part { first: to.as_mut_ptr(), down, across }
 }
 
-fn activated(x: f32, activation: Activation) -> f32 {
-    match activation {
-        // NaN stays NaN.
-        Activation::Relu if x < 0.0 => 0.0,
-        Activation::Gelu => {
-            let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
-            0.5 * x * (1.0 + inner.tanh())
-        }
-        _ => x,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,13 +322,5 @@ mod tests {
         assert_eq!(tile([100_000, 1], 1, 2), [25_008, 1]);
         assert_eq!(tile([7, 5], 1, 64), [7, 5]);
         assert_eq!(tile([256, 256], 1, 64), [128, 128]);
-    }
-
-    #[test]
-    fn activations_keep_nan() {
-        for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
-            assert!(activated(f32::NAN, activation).is_nan());
-        }
-        assert_eq!(activated(-3.0, Activation::Relu), 0.0);
     }
 }

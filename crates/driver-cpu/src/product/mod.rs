@@ -1,0 +1,105 @@
+//! Matrix products and convolutions, as jobs of the workers: deadlines, priorities and limits of workers hold as for dispatches.
+//!
+//! - [`packed`]: products of packed panels by `elinvar-gemm`.
+//! - [`thin`]: small products, and those with few rows or columns, such as of a matrix and a vector, by the crate `gemm`.
+//! - [`convolution`]: convolutions, which are products too.
+
+mod convolution;
+mod packed;
+mod thin;
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use elinvar_driver::primitive::{Activation, Convolution, DataType, MatMul};
+use elinvar_driver::{Error, MemorySlice, Result};
+use elinvar_gemm::Element;
+
+use packed::BiasOf;
+
+use crate::pool::Worker;
+use crate::stop::Stop;
+
+/// Products with fewer rows or columns, or fewer multiply-adds, are not packed, which costs as much as it saves.
+const LEAST: u32 = 8;
+const LEAST_MULTIPLY_ADDS: u64 = 1 << 20;
+/// Packed elements of factors at a time: 16 MiB.
+const PANELS: usize = 4 << 20;
+/// Blocks for each worker, if there is enough work: what one worker does longer than the others is a part of a block.
+const BLOCKS_PER_WORKER: usize = 3;
+/// Multiply-adds in a nanosecond of one thread, a low estimate, from which a first product is shared.
+const PER_NS: u64 = 32;
+
+/// Computes a product: left, right, bias if there is one, result.
+pub(crate) fn multiply(
+    p: &MatMul,
+    operands: &[MemorySlice],
+    stop: &Arc<Stop>,
+    worker: &mut Worker,
+) -> Result<()> {
+    let multiply_adds =
+        u64::from(p.result.rows) * u64::from(p.result.columns).saturating_mul(u64::from(p.interior()));
+    if p.result.rows.min(p.result.columns) < LEAST || multiply_adds < LEAST_MULTIPLY_ADDS {
+        return thin::multiply(p, operands, stop, worker);
+    }
+    packed::multiply(p, operands, BiasOf::Columns, PANELS, stop, worker)
+}
+
+/// Computes a convolution: source, weights, bias if there is one, result.
+pub(crate) fn convolve(
+    p: &Convolution,
+    operands: &[MemorySlice],
+    stop: &Arc<Stop>,
+    worker: &mut Worker,
+) -> Result<()> {
+    convolution::convolve(p, operands, PANELS, stop, worker)
+}
+
+fn element(data_type: DataType) -> Result<Element> {
+    match data_type {
+        DataType::F32 => Ok(Element::F32),
+        DataType::F16 => Ok(Element::F16),
+        DataType::BF16 => Ok(Element::BF16),
+        other => Err(Error::unsupported(format!("the CPU driver has no products of {other}"))),
+    }
+}
+
+fn activation(of: Activation) -> elinvar_gemm::Activation {
+    match of {
+        Activation::Relu => elinvar_gemm::Activation::Relu,
+        Activation::Gelu => elinvar_gemm::Activation::Gelu,
+        _ => elinvar_gemm::Activation::None,
+    }
+}
+
+/// Runs groups in order, until the submission is stopped. A failure stops it.
+fn run(stop: &Stop, groups: Range<u64>, mut each: impl FnMut(usize) -> Result<()>) -> ControlFlow<()> {
+    for group in groups {
+        if stop.check().is_err() {
+            return ControlFlow::Break(());
+        }
+        if let Err(error) = each(group as usize) {
+            stop.set(error);
+            return ControlFlow::Break(());
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Lines of a block: as many panels of `width` as give `wanted` blocks, but at most `most` panels.
+fn lines_of_block(lines: usize, width: usize, wanted: usize, most: usize) -> usize {
+    lines.div_ceil(width).div_ceil(wanted.max(1)).clamp(1, most) * width
+}
+
+/// The most panels of rows in a block, so that its left factor stays in a core's cache with [`TERMS`](packed::TERMS) terms.
+fn most_panels(tall: usize) -> usize {
+    96 / tall
+}
+
+/// Number of blocks that are wanted for a number of workers.
+fn wanted_blocks(workers: usize) -> usize {
+    if workers > 1 { workers * BLOCKS_PER_WORKER } else { 1 }
+}
+
+#[cfg(test)]
+mod tests;

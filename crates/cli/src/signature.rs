@@ -85,6 +85,7 @@ pub fn to_json(signature: &Signature) -> Value {
             "barriers": code.barriers,
             "grid_barriers": code.grid_barriers,
             "divergent_barrier": code.divergent_barrier,
+            "spin_wait": code.spin_wait,
             "atomics": code.atomics,
             "simdgroup": code.simdgroup,
         })

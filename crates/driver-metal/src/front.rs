@@ -47,6 +47,7 @@ fn facts(module: &Module) -> Option<CodeFacts> {
         barriers: facts.barriers,
         grid_barriers: facts.grid_barriers,
         divergent_barrier: None,
+        spin_wait: None,
         atomics: facts.atomics,
         simdgroup: facts.simdgroup,
         only_written: facts.only_written,

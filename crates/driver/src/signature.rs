@@ -205,6 +205,8 @@ pub struct CodeFacts {
     /// Line of the first threadgroup barrier that some threads of a simdgroup may reach and others bypass; the kernel's line, if the barrier
     /// is in another file.
     pub divergent_barrier: Option<u32>,
+    /// Line of the first loop that waits for another thread to change device memory; the kernel's line, if the loop is in another file.
+    pub spin_wait: Option<u32>,
     /// Number of atomic operations in the code, excluding fences.
     pub atomics: u32,
     /// Whether it uses simdgroup functions.

@@ -41,6 +41,7 @@ pub use analysis::divergent_barriers::divergent_barriers;
 pub use analysis::facts::{Facts, facts};
 pub use analysis::lane_layout::{GroupSize, RowSizes};
 pub use analysis::size_bound::SizeBound;
+pub use analysis::spin_waits::spin_waits;
 pub use elinvar_ir::Location;
 pub use error::Error;
 pub use line_sizes::{LineSize, line_sizes};

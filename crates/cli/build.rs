@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The crates that the stand-in consists of.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "apple/metal",
     "apple/objc",
     "crates/cache",
     "crates/code",
     "crates/driver",
     "crates/driver-cpu",
+    "crates/gemm",
     "crates/ir",
     "crates/msl",
     "crates/native",

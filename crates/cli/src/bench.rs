@@ -9,6 +9,7 @@ mod checks;
 mod compile;
 mod cpu;
 mod cuda;
+mod device_side;
 mod first;
 mod launch;
 mod record;
@@ -44,6 +45,7 @@ Suites:
            compile_large_replacement: its longest launch while optimized code replaces the other;
            compile_softmax_8_sizes, compile_matmul_tiled_8_sizes: a kernel for eight threadgroup sizes;
            compile_NAME for each kernel of the cpu suite, with the duration of each stage
+  device-side  grid_barrier: a step of a loop with a barrier of the whole grid; stencil_1000_steps in one launch
   checks   vector_add_checked, matmul_naive_checked, matmul_naive_deadline
   cpu      whole kernels, with one thread and with all threads: saxpy_dram, saxpy_l2, matmul_naive,
            matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
@@ -66,6 +68,8 @@ Baselines run with the same number of threads, alternating with the kernel:
   onednn       oneDNN, if installed
   pocl         the same kernel in OpenCL C, if PoCL is installed
   unchecked    the kernel without bounds checks
+  loop         the loop without barriers
+  commands     a launch for each step, in one command buffer; launches: in one submission each
   endless      the kernel without a deadline
   direct       the addition in Rust, on the waiting thread
   rayon        the addition in Rust, on a thread pool
@@ -139,6 +143,8 @@ const CASES: &[(&str, &str, Run)] = &[
     ("compile", "compile_poseidon2_254", compile::poseidon2),
     ("compile", "compile_softmax_8_sizes", compile::softmax_sizes),
     ("compile", "compile_matmul_tiled_8_sizes", compile::matmul_tiled_sizes),
+    ("device-side", "grid_barrier", device_side::grid_barrier),
+    ("device-side", "stencil_1000_steps", device_side::stencil),
     ("checks", "vector_add_checked", checks::vector_add),
     ("checks", "matmul_naive_checked", checks::matmul_naive),
     ("checks", "matmul_naive_deadline", checks::matmul_naive_deadline),
@@ -299,7 +305,7 @@ impl Bench {
                 let names: Vec<String> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is not a benchmark; the suites are runtime, launch, compile, cpu, checks, tensor, cuda and candle, the names {names}"
+                    "`{name}` is not a benchmark; the suites are runtime, launch, compile, cpu, checks, device-side, tensor, cuda and candle, the names {names}"
                 )));
             }
         }
@@ -307,6 +313,10 @@ impl Bench {
         // A benchmark selected by name is always run, and reports what is missing.
         let can = |case: &Case| match case.suite {
             "cuda" => gpus > if case.name == "cuda_peer" { 1 } else { 0 },
+            // Metal has no grid barriers.
+            "device-side" => {
+                !Selection::device(self.device).is_ok_and(|device| device.kind() == DeviceKind::Metal)
+            }
             "candle" => gpus > 0 && cuda::is_named(),
             _ if matches!(case.work, Work::Candle(_)) => cuda::is_named(),
             _ if matches!(case.work, Work::Ggml(_)) => cpu::published::is_ggml_named(),

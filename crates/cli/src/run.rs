@@ -207,7 +207,8 @@ impl Run {
     }
 
     fn grid(&self) -> Grid {
-        let grid = Grid::threads(self.grid);
+        // A kernel with grid barriers has no other launches.
+        let grid = Grid::threads(self.grid).cooperative();
         match self.group {
             Some(group) => grid.group(group),
             None => grid,

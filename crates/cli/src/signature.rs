@@ -61,6 +61,9 @@ pub fn text(signature: &Signature) -> String {
             code.atomics,
             if code.simdgroup { "yes" } else { "no" }
         );
+        if code.grid_barriers > 0 {
+            let _ = write!(out, "; grid barriers {}", code.grid_barriers);
+        }
     }
     for log in &signature.logs {
         let _ = write!(out, "\n      log {} {:?} at {}:{}", log.level, log.format, log.file, log.line);
@@ -80,7 +83,9 @@ pub fn to_json(signature: &Signature) -> Value {
         json!({
             "threadgroup_memory": code.threadgroup_memory,
             "barriers": code.barriers,
+            "grid_barriers": code.grid_barriers,
             "divergent_barrier": code.divergent_barrier,
+            "spin_wait": code.spin_wait,
             "atomics": code.atomics,
             "simdgroup": code.simdgroup,
         })

@@ -168,6 +168,57 @@ fn barriers_at_which_two_simdgroups_do_not_meet_are_a_warning() {
     }
 }
 
+/// A barrier of the grid by hand, and a decoupled look-back, have warnings with the line of the load; other uses of atomics have none.
+#[test]
+fn loops_that_wait_for_other_threadgroups_are_a_warning() {
+    let folder = Folder::new();
+    let counter =
+        "kernel void counter(device atomic_uint* c, device uint* x, uint i [[thread_position_in_grid]],
+        uint l [[thread_position_in_threadgroup]], uint n [[threadgroups_per_grid]]) {
+        if (l == 0) {
+            atomic_fetch_add_explicit(c, 1u, memory_order_relaxed);
+            while (atomic_load_explicit(c, memory_order_relaxed) < n) {}
+        }
+        threadgroup_barrier(mem_flags::mem_device);
+        x[i] += x[0];
+    }\n";
+    let look_back = "kernel void look_back(device atomic_uint* state, device uint* sums, uint l [[thread_position_in_threadgroup]],
+        uint group [[threadgroup_position_in_grid]]) {
+        if (l > 0) return;
+        uint sum = 0;
+        for (int j = int(group) - 1; j >= 0;) {
+            uint seen = atomic_load_explicit(&state[j], memory_order_relaxed);
+            if (seen == 0u) continue;
+            sum += seen >> 2;
+            if ((seen & 3u) == 2u) break;
+            --j;
+        }
+        sums[group] = sum;
+    }\n";
+    let fine = "kernel void add(device atomic_uint* x, device atomic_uint* next, device uint* out, constant uint& n,
+        uint i [[thread_position_in_grid]]) {
+        uint old = atomic_load_explicit(x, memory_order_relaxed);
+        while (!atomic_compare_exchange_weak_explicit(x, &old, old * 3u, memory_order_relaxed, memory_order_relaxed)) {}
+        for (uint at; (at = atomic_fetch_add_explicit(next, 1u, memory_order_relaxed)) < n;) out[at] = i;
+    }
+    kernel void find(device atomic_uint* table, device uint* out, uint i [[thread_position_in_grid]]) {
+        uint at = i & 63u;
+        for (uint key; (key = atomic_load_explicit(&table[at], memory_order_relaxed)) != 0u && key != i;) at = (at + 1u) & 63u;
+        out[i] = at;
+    }\n";
+    let warning = "this loop waits for another thread";
+    for (name, text, line) in [("counter", counter, 7), ("look_back", look_back, 8)] {
+        let file = folder.write(&format!("{name}.metal"), format!("{HEAD}{text}"));
+        for target in ["cpu", "cuda"] {
+            let ended = elinvar(&["check", &file, "--target", target]);
+            ended.expect(0, &[&format!("{file}:{line}: warning: {warning}")]);
+        }
+    }
+    let ended = elinvar(&["check", &folder.write("fine.metal", format!("{HEAD}{fine}"))]);
+    ended.expect(0, &[]);
+    assert!(!ended.stderr.contains("warning"), "{}", ended.stderr);
+}
+
 /// Names of the listed kernels.
 fn names(json: &Value) -> Vec<&str> {
     states(json).into_iter().map(|(name, ..)| name).collect()

@@ -530,6 +530,25 @@ fn launches_are_compared_with_a_direct_call_and_a_pool() {
 }
 
 #[test]
+fn steps_in_one_launch_are_compared_with_launches() {
+    let json = elinvar(&["bench", "device-side", "--device", "cpu", "--json"]).json();
+    let results = json["results"].as_array().expect("results");
+    let names: Vec<_> = results.iter().filter_map(|result| result["name"].as_str()).collect();
+    assert_eq!(names, ["grid_barrier", "stencil_1000_steps"]);
+    let baselines = ["loop", "launches"].iter().zip(results);
+    for (baseline, result) in baselines {
+        let [ours, theirs] = [&result["median_ns"], &result["baselines"][baseline]["median_ns"]];
+        assert!(ours.as_u64() > Some(0) && theirs.as_u64() > Some(0), "{result}");
+    }
+    // In one launch, the stencil takes a small part of the time of 1000 launches.
+    let stencil = &results[1];
+    assert!(
+        stencil["median_ns"].as_u64() < stencil["baselines"]["launches"]["median_ns"].as_u64(),
+        "{stencil}"
+    );
+}
+
+#[test]
 fn the_cpu_suite_is_measured_with_one_thread_and_with_all() {
     let json = elinvar(&["bench", "gather", "--device", "cpu", "--json"]).json();
     let results = json["results"].as_array().expect("results");

@@ -68,11 +68,16 @@ impl Origin {
         let facts = elinvar_spmd::facts(module).map_err(|error| self.error(error))?;
         let Signature { file, line, .. } = &self.signature;
         let divergent = elinvar_spmd::divergent_barriers(module);
-        let lines = divergent.iter().map(|at| if at.file == *file { at.line } else { *line });
+        let placed = |at: &Location| if at.file == *file { at.line } else { *line };
+        let threadgroup: Vec<bool> =
+            self.signature.args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect();
+        let waits = elinvar_spmd::spin_waits(module, &threadgroup);
         Ok(CodeFacts {
             threadgroup_memory: facts.threadgroup_memory,
             barriers: facts.barriers,
-            divergent_barrier: lines.min(),
+            grid_barriers: facts.grid_barriers,
+            divergent_barrier: divergent.iter().map(placed).min(),
+            spin_wait: waits.iter().map(placed).min(),
             atomics: facts.atomics,
             simdgroup: facts.simdgroup,
             only_written: facts.only_written,

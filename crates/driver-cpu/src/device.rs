@@ -14,7 +14,7 @@ use crate::library::CpuLibrary;
 use crate::memory::{Account, HostMemory};
 use crate::pool::Pool;
 use crate::queue::{CpuBackend, CpuQueue};
-use crate::{crash, host, limits};
+use crate::{cooperative, crash, host, limits};
 
 /// The CPU driver of this process: one device with a worker per available processor, created on first use and kept.
 pub fn driver() -> CpuDriver {
@@ -98,6 +98,7 @@ impl CpuDevice {
     pub(crate) fn new(threads: usize, cache: &Cache) -> Result<Self> {
         crash::install();
         let caps = host::caps(threads);
+        let _read = cooperative::memory();
         let account = Arc::new(Account::new(caps.limits.total_memory));
         Ok(Self { caps, cache: cache.clone(), account, pool: Arc::new(Pool::new(threads)?), log: Log::new() })
     }

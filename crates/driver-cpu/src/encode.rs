@@ -16,6 +16,7 @@ use elinvar_driver::{
 };
 use elinvar_spmd::bounds::FaultRecord;
 
+use crate::cooperative::{self, Suspended};
 use crate::crash;
 use crate::job::{COUNTING_NS, Demand, RANGE_NS, Work};
 use crate::kernel::{CompiledKernel, CpuPipeline};
@@ -101,10 +102,19 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
         }
     };
     unused.set(dispatch, threads, &kernel, stop, pipeline.log_kernel())?;
-    let group_ns = worker.run(&running, demand)?;
-    let ended = running.end();
+    let (group_ns, ended) = if kernel.cooperative {
+        cooperative::expect_resident(&kernel, dispatch.group, total, unused.scratch)?;
+        let mut memory = std::mem::take(&mut worker.suspended);
+        unused.suspended = Some(Suspended::new(&mut memory, total, unused.scratch)?);
+        let ended = run_rounds(&running, demand, worker);
+        worker.suspended = cooperative::keep(memory);
+        ended?
+    } else {
+        (worker.run(&running, demand)?, running.end())
+    };
     if let Some(unused) = Arc::get_mut(&mut running) {
         unused.kernel = None;
+        unused.suspended = None;
         unused.stop = None;
         worker.spare = Some(running);
     }
@@ -112,6 +122,21 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
     kernel.group_ns.store(group_ns, Ordering::Relaxed);
     pipeline.ran(dispatch.group, largest, group_ns.saturating_mul(total));
     Ok(())
+}
+
+/// Runs the rounds of a cooperative launch, until all threadgroups have ended or one has failed. Returns the time per threadgroup, and the
+/// result.
+fn run_rounds(running: &Arc<Running>, demand: Demand, worker: &mut Worker) -> Result<(u64, Result<()>)> {
+    let mut round = demand;
+    let mut group_ns = 0_u64;
+    loop {
+        round.group_ns = worker.run(running, round)?;
+        group_ns = group_ns.saturating_add(round.group_ns);
+        let ended = running.end();
+        if ended.is_err() || !running.suspended.as_ref().is_some_and(Suspended::next_round) {
+            return Ok((group_ns, ended));
+        }
+    }
 }
 
 fn compute(
@@ -138,6 +163,8 @@ pub(crate) struct Running {
     launch: Launch,
     /// Size of scratch memory in bytes, static and dynamic.
     scratch: u64,
+    /// The memory of threadgroups that grid barriers suspend. `None` for a kernel without.
+    suspended: Option<Suspended>,
     /// The stop flag of the submission.
     stop: Option<Arc<Stop>>,
     /// The first failure.
@@ -238,6 +265,37 @@ impl Running {
         }
     }
 
+    /// Runs a threadgroup up to its next grid barrier, unless it has ended.
+    #[allow(unsafe_code)] // calls compiled code
+    fn resume(
+        &self,
+        group: u64,
+        suspended: &Suspended,
+        kernel: &CompiledKernel,
+        stop: &Stop,
+    ) -> ControlFlow<()> {
+        if suspended.has_ended(group) {
+            return ControlFlow::Continue(());
+        }
+        // SAFETY: as in `run`; the block has the required size, and only this thread uses it in this round.
+        let arrived = match unsafe { kernel.code.run(&self.launch, suspended.block(group), group..group + 1) }
+        {
+            0 => suspended.end(group),
+            elinvar_spmd::SUSPENDED => suspended.arrive(group),
+            code => return self.end_early(code, kernel, stop),
+        };
+        arrived.map_or_else(|fault| self.fail(kernel.fault(fault)), ControlFlow::Continue)
+    }
+
+    /// Cancels the remaining threadgroups after compiled code has returned a code that is not 0.
+    fn end_early(&self, code: i32, kernel: &CompiledKernel, stop: &Stop) -> ControlFlow<()> {
+        match (code, stop.check()) {
+            (elinvar_spmd::STOPPED, Err(cause)) => self.fail(cause),
+            (elinvar_spmd::STOPPED, Ok(())) => ControlFlow::Break(()),
+            (code, _) => self.fail(kernel.fault(code)),
+        }
+    }
+
     fn fail(&self, error: Error) -> ControlFlow<()> {
         self.failure.lock().get_or_insert(error);
         ControlFlow::Break(())
@@ -251,22 +309,21 @@ impl Work for Running {
         if let Err(cause) = stop.check() {
             return self.fail(cause);
         }
+        let run = crash::Run { description: &kernel.crash, args: &self.args, sizes: &self.sizes };
+        let _named = crash::running(&run);
+        if let Some(suspended) = &self.suspended {
+            return groups.into_iter().try_for_each(|group| self.resume(group, suspended, kernel, stop));
+        }
         let scratch = match scratch.reserve(self.scratch) {
             Ok(scratch) => scratch,
             Err(error) => return self.fail(error),
         };
-        let run = crash::Run { description: &kernel.crash, args: &self.args, sizes: &self.sizes };
-        let _named = crash::running(&run);
         // SAFETY: the runtime has checked the bindings against the kernel's signature; what the kernel does with them is the caller's
         // responsibility. The addresses are valid while the submission is pending, which the job's owner ensures. The scratch memory has the
         // required size and belongs to this thread.
         match unsafe { kernel.code.run(&self.launch, scratch, groups) } {
             0 => ControlFlow::Continue(()),
-            elinvar_spmd::STOPPED => match stop.check() {
-                Err(cause) => self.fail(cause),
-                Ok(()) => ControlFlow::Break(()),
-            },
-            code => self.fail(kernel.fault(code)),
+            code => self.end_early(code, kernel, stop),
         }
     }
 }

@@ -12,6 +12,7 @@ use elinvar_driver::{Dim3, Error, Fault, LogKernel, Pipeline, Result, Signature}
 use elinvar_code::{Bounds, check_group, max_threads};
 use elinvar_native::{BySize, Form, Made, Object, SizeBound, Specialization};
 
+use crate::cooperative;
 use crate::crash::Description;
 use crate::loader::Code;
 
@@ -33,6 +34,8 @@ pub(crate) struct CompiledKernel {
     pub(crate) ascending: bool,
     /// Whether each call combines private counters with a buffer at its end.
     pub(crate) private_counters: bool,
+    /// Whether it has grid barriers, so that each call runs one threadgroup up to the next one.
+    pub(crate) cooperative: bool,
     /// Nanoseconds per threadgroup in the last dispatch; 0 before the first. A hint.
     pub(crate) group_ns: AtomicU64,
 }
@@ -40,7 +43,7 @@ pub(crate) struct CompiledKernel {
 impl CompiledKernel {
     /// The kernel of this signature, with its code loaded.
     pub(crate) fn new(signature: &Signature, code: Code, object: Object) -> Self {
-        let Object { scratch_bytes, ascending, private_counters, faults, checks, .. } = object;
+        let Object { scratch_bytes, ascending, private_counters, cooperative, faults, checks, .. } = object;
         Self {
             name: signature.name.clone(),
             code,
@@ -50,6 +53,7 @@ impl CompiledKernel {
             bounds: checks.map(|checks| Bounds::new(checks, signature.clone())),
             ascending,
             private_counters,
+            cooperative,
             group_ns: AtomicU64::new(0),
         }
     }
@@ -146,6 +150,12 @@ impl Pipeline for CpuPipeline {
     fn prepare_for(&self, group: Dim3, largest: u64) -> Result<()> {
         check_group(&self.signature, group)?;
         self.code.prepare(group, SizeBound::of(largest))
+    }
+
+    fn resident_groups(&self, group: Dim3, threadgroup_bytes: u64) -> Result<u64> {
+        self.prepare(group)?;
+        let bytes = self.kernel(group, 0)?.scratch_bytes.saturating_add(threadgroup_bytes);
+        Ok(cooperative::resident_groups(bytes))
     }
 
     fn optimize(&self, group: Dim3) -> Result<()> {

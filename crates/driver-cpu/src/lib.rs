@@ -11,7 +11,7 @@
 //! | memory | location |
 //! |---|---|
 //! | device memory, every storage mode | pages of the process (`memory`) |
-//! | threadgroup memory, values that live across barriers | per-worker scratch memory (`scratch`), or the worker's stack |
+//! | threadgroup memory, values that live across barriers | per-worker scratch memory (`scratch`), or the worker's stack; with grid barriers a block for each threadgroup (`cooperative`) |
 //!
 //! [`Code`] can also be used to call threadgroup functions directly, as the differential fuzzer does.
 //!
@@ -20,6 +20,7 @@
 //! reported (`crash`).
 #![warn(missing_docs)]
 
+mod cooperative;
 mod crash;
 mod device;
 mod encode;

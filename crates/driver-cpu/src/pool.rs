@@ -49,6 +49,8 @@ pub(crate) struct Worker {
     /// Index of the worker; guests have the index that follows those of the workers.
     index: usize,
     scratch: Scratch,
+    /// Memory of suspended threadgroups, while no dispatch uses it.
+    pub(crate) suspended: Scratch,
     /// Packed factors of products.
     pub(crate) panels: Scratch,
     /// Time that dispatches took alone since the last shared job, although a spinning worker could have helped.
@@ -95,14 +97,7 @@ impl Pool {
         let pool = Self { shared, process: Process::this() };
         for index in 0..workers {
             let shared = pool.shared.clone();
-            let mut worker = Worker {
-                shared,
-                index,
-                scratch: Scratch::new(),
-                panels: Scratch::new(),
-                alone_ns: 0,
-                spare: None,
-            };
+            let mut worker = Worker::new(shared, index);
             let thread = std::thread::Builder::new().name(format!("elinvar-cpu-{index}"));
             thread.stack_size(STACK_BYTES).spawn(move || worker.work()).map_err(|error| {
                 Error::Environment(format!("cannot start worker thread {index} of {workers}: {error}"))
@@ -127,7 +122,7 @@ impl Pool {
     pub(crate) fn guest(&self) -> Worker {
         // Guests do not help each other, so two guests never meet in one job.
         let (shared, index) = (self.shared.clone(), self.shared.workers);
-        Worker { shared, index, scratch: Scratch::new(), panels: Scratch::new(), alone_ns: 0, spare: None }
+        Worker::new(shared, index)
     }
 
     /// Limits the number of busy workers, at least 1. Running tasks are not interrupted.
@@ -148,6 +143,11 @@ impl Drop for Pool {
 }
 
 impl Worker {
+    fn new(shared: Arc<Shared>, index: usize) -> Self {
+        let [scratch, suspended, panels] = [(); 3].map(|()| Scratch::new());
+        Self { shared, index, scratch, suspended, panels, alone_ns: 0, spare: None }
+    }
+
     /// Runs a task on this thread, a guest's, within the limit of busy workers. Returns the task if others wait already.
     pub(crate) fn invite(&mut self, task: Arc<dyn Task>) -> Option<Arc<dyn Task>> {
         {

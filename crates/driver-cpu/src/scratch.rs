@@ -34,6 +34,13 @@ impl Scratch {
         Ok(self.address.as_ptr())
     }
 
+    /// Frees the block if it has more than this many bytes.
+    pub(crate) fn release_above(&mut self, bytes: usize) {
+        if self.size > bytes {
+            self.release();
+        }
+    }
+
     #[allow(unsafe_code)] // allocation with an alignment
     fn grow(&mut self, bytes: u64) -> Result<()> {
         let none = || Error::OutOfMemory { requested: bytes, available: 0 };
@@ -84,6 +91,10 @@ mod tests {
             unsafe { address.write_bytes(7, bytes as usize) };
         }
         assert_eq!(scratch.size, 1 << 20);
+        scratch.release_above(1 << 20);
+        assert_eq!(scratch.size, 1 << 20);
+        scratch.release_above(1000);
+        assert_eq!(scratch.size, 0);
     }
 
     #[test]

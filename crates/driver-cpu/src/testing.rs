@@ -200,6 +200,7 @@ fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
             faults: vec![("it is the last".into(), Some("test.metal:3".into()))],
             bounds: None,
             ascending,
+            cooperative: false,
             private_counters: false,
             group_ns: AtomicU64::new(0),
         };

@@ -8,8 +8,8 @@ use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmemAccessDesc,
-    CUmemAllocationProp, CUmodule, CUstream,
+    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUlaunchConfig,
+    CUmemAccessDesc, CUmemAllocationProp, CUmodule, CUstream,
 };
 
 use crate::failure::Failure;
@@ -122,6 +122,12 @@ api! {
     launch = "cuLaunchKernel"(
         function: CUfunction, groups_x: u32, groups_y: u32, groups_z: u32, x: u32, y: u32, z: u32, shared: u32,
         stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void,
+    );
+    launch_with = "cuLaunchKernelEx"(
+        config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void,
+    );
+    resident_blocks = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(
+        blocks: *mut i32, function: CUfunction, threads: i32, shared: usize,
     );
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUstream;
 use elinvar_driver::{Command, Dim3, Dispatch, Error, Grid, MemorySlice, Result};
 
+use crate::cooperative::GridCounter;
 use crate::function::{Target, memory};
 use crate::libraries::StreamLibraries;
 use crate::pipeline::CudaPipeline;
@@ -27,6 +28,7 @@ pub(crate) struct Encoder<'e> {
     pub(crate) stream: CUstream,
     pub(crate) staging: &'e mut Staging,
     pub(crate) params: &'e mut Vec<u8>,
+    pub(crate) counter: &'e mut GridCounter,
     pub(crate) libraries: &'e mut StreamLibraries,
     /// Threadgroup counts of the next launch, if it is indirect and the host has read them.
     pub(crate) counts: Option<Dim3>,
@@ -62,7 +64,8 @@ impl Encoder<'_> {
         }
         let function = pipeline(dispatch)?.function(&dispatch.bindings)?;
         let chunks: &Chunks = &self.shared.chunks;
-        let mut target = Target { stream: self.stream, chunks, staging: self.staging, params: self.params };
+        let (staging, counter, params) = (&mut *self.staging, &mut *self.counter, &mut *self.params);
+        let mut target = Target { stream: self.stream, chunks, staging, counter, params };
         function.launch(dispatch, threads, &mut target)?;
         Ok(Step::Work)
     }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{
     CUdevice_attribute_enum as Attribute, CUfunction, CUfunction_attribute_enum as FunctionAttribute,
-    CUjit_option_enum as JitOption, CUmodule, CUstream,
+    CUjit_option_enum as JitOption, CUlaunchConfig, CUmodule, CUstream,
 };
 use elinvar_driver::{Binding, Dim3, Dispatch, Error, LogKernel, MemorySlice, Result};
 use elinvar_ptx::{Argument, Block, Bounds, Extent, Parameter, Ptx};
 
 use crate::caps;
 use crate::context::{Context, Handle};
+use crate::cooperative::{self, GridCounter};
 use crate::failure::{Failure, code};
 use crate::log::KernelLog;
 use crate::memory::CudaMemory;
@@ -136,6 +137,17 @@ impl Function {
         self.max_threads
     }
 
+    /// Whether it has grid barriers, so that its launches are cooperative.
+    fn is_cooperative(&self) -> bool {
+        self.parameters.contains(&Parameter::GridCounter)
+    }
+
+    /// The largest number of resident threadgroups of this size with so many bytes of dynamic threadgroup memory.
+    pub(crate) fn resident_groups(&self, group: Dim3, threadgroup_bytes: u64) -> Result<u64> {
+        let shared = self.dynamic_base.saturating_add(threadgroup_bytes);
+        cooperative::resident_groups(&self.context, self.function.0, group, shared)
+    }
+
     /// Appends a launch over `threads` to a stream. The context must be current.
     #[allow(unsafe_code)] // C functions
     pub(crate) fn launch(&self, dispatch: &Dispatch, threads: Dim3, to: &mut Target<'_>) -> Result<()> {
@@ -157,25 +169,59 @@ impl Function {
         ];
         let [x, y, z] = block.size;
         let none = std::ptr::null_mut();
+        let is_cooperative = self.is_cooperative();
+        if is_cooperative {
+            self.expect_resident(dispatch, grid)?;
+        }
         // SAFETY: the runtime has checked the bindings against the kernel's signature; what the kernel does with them is the caller's
         // responsibility. The submission keeps the memory that they refer to.
         let launched = unsafe {
             let api = self.context.api;
-            api.launch(
-                self.function.0,
-                grid.x,
-                grid.y,
-                grid.z,
-                x,
-                y,
-                z,
-                shared,
-                to.stream,
-                none,
-                extra.as_mut_ptr(),
-            )
+            if is_cooperative {
+                let mut attribute = cooperative::attribute();
+                let config = CUlaunchConfig {
+                    gridDimX: grid.x,
+                    gridDimY: grid.y,
+                    gridDimZ: grid.z,
+                    blockDimX: x,
+                    blockDimY: y,
+                    blockDimZ: z,
+                    sharedMemBytes: shared,
+                    hStream: to.stream,
+                    attrs: &raw mut attribute,
+                    numAttrs: 1,
+                };
+                api.launch_with(&raw const config, self.function.0, none, extra.as_mut_ptr())
+            } else {
+                api.launch(
+                    self.function.0,
+                    grid.x,
+                    grid.y,
+                    grid.z,
+                    x,
+                    y,
+                    z,
+                    shared,
+                    to.stream,
+                    none,
+                    extra.as_mut_ptr(),
+                )
+            }
         };
         launched.map_err(|failure| self.context.error(failure, &format!("launching kernel `{}`", self.name)))
+    }
+
+    /// Rejects a cooperative launch of more threadgroups than can be resident.
+    fn expect_resident(&self, dispatch: &Dispatch, groups: Dim3) -> Result<()> {
+        let most = self.resident_groups(dispatch.group, dispatch.threadgroup_bytes())?;
+        let groups = groups.volume();
+        if groups <= u128::from(most) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "kernel `{}`: a cooperative launch of {groups} threadgroups of {} threads; at most {most} are resident at once",
+            self.name, dispatch.group
+        )))
     }
 
     /// CUDA's grid, and how it maps to threadgroups, for the kernel: the mapping, and the threadgroups along x and y.
@@ -229,6 +275,10 @@ impl Function {
                         Parameter::LogRing => to.put(&log.control.to_ne_bytes()),
                         _ => to.put(&log.kernel.number().to_ne_bytes()),
                     }
+                }
+                Parameter::GridCounter => {
+                    let counter = to.counter.address(&self.context)?;
+                    to.put(&counter.to_ne_bytes());
                 }
                 Parameter::Bytes(index) => {
                     to.put(&dispatch.bindings.get(index).map_or(0, bytes).to_ne_bytes())
@@ -306,6 +356,8 @@ pub(crate) struct Target<'t> {
     pub(crate) stream: CUstream,
     pub(crate) chunks: &'t Chunks,
     pub(crate) staging: &'t mut Staging,
+    /// The counter of grid barriers for kernels of the stream.
+    pub(crate) counter: &'t mut GridCounter,
     /// Parameter buffer, reused for each launch.
     pub(crate) params: &'t mut Vec<u8>,
 }

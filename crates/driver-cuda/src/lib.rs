@@ -31,6 +31,7 @@ mod api;
 mod caps;
 mod clock;
 mod context;
+mod cooperative;
 mod device;
 mod encode;
 mod failure;

@@ -96,6 +96,11 @@ impl Pipeline for CudaPipeline {
         self.function.log_kernel()
     }
 
+    fn resident_groups(&self, group: Dim3, threadgroup_bytes: u64) -> Result<u64> {
+        self.prepare(group)?;
+        self.function.resident_groups(group, threadgroup_bytes)
+    }
+
     /// The code is the same for all sizes; only the barriers are checked.
     fn prepare(&self, group: Dim3) -> Result<()> {
         if self.checked.read().contains(&group) {

@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 
 use crate::clock::now_ns;
 use crate::context::{DeviceEvent, Handle};
+use crate::cooperative::GridCounter;
 use crate::encode::{Encoder, Step, pipeline};
 use crate::failure::Failure;
 use crate::libraries::StreamLibraries;
@@ -65,6 +66,7 @@ struct Tail {
     /// Whether anything was appended to the stream since.
     has_more: bool,
     params: Vec<u8>,
+    counter: GridCounter,
     libraries: StreamLibraries,
 }
 
@@ -184,8 +186,9 @@ impl Stream {
             }
             let counts = self.progress.lock().counts.take();
             let (shared, stream, params) = (&*self.shared, self.stream.0, &mut tail.params);
-            let libraries = &mut tail.libraries;
-            let step = Encoder { shared, stream, staging, params, libraries, counts }.encode(command);
+            let (counter, libraries) = (&mut tail.counter, &mut tail.libraries);
+            let step =
+                Encoder { shared, stream, staging, params, counter, libraries, counts }.encode(command);
             // A part of a command may have been appended.
             tail.has_more = true;
             match step? {

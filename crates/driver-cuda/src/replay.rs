@@ -12,6 +12,7 @@ use elinvar_driver::{Command, Result};
 use parking_lot::Mutex;
 
 use crate::context::{Context, Handle};
+use crate::cooperative::GridCounter;
 use crate::encode::{Encoder, Step};
 use crate::failure::Failure;
 use crate::libraries::StreamLibraries;
@@ -51,6 +52,8 @@ pub(crate) struct Replay {
     exec: Handle<CUgraphExec>,
     /// The workspace of its primitives. CUDA runs one launch of a graph at a time.
     _libraries: StreamLibraries,
+    /// The counter of its grid barriers.
+    _counter: GridCounter,
 }
 
 impl Replays {
@@ -118,6 +121,15 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
         return Ok(None);
     }
     let context = &shared.context;
+    let mut counter = GridCounter::default();
+    let is_cooperative = |command: &Command| match command {
+        Command::Dispatch(dispatch) => dispatch.pipeline.signature().is_cooperative(),
+        _ => false,
+    };
+    if commands.iter().any(is_cooperative) {
+        // Not while the stream is captured.
+        counter.address(context)?;
+    }
     let failed = |failure: Failure| context.error(failure, "recording commands");
     let stream = context.create_stream(0)?;
     // SAFETY: the stream is new and used only here.
@@ -125,8 +137,15 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
     let (mut staging, mut params) = (Staging::default(), Vec::new());
     let mut own = StreamLibraries::default();
     let libraries = &mut own;
-    let mut encoder =
-        Encoder { shared, stream, staging: &mut staging, params: &mut params, libraries, counts: None };
+    let mut encoder = Encoder {
+        shared,
+        stream,
+        staging: &mut staging,
+        params: &mut params,
+        counter: &mut counter,
+        libraries,
+        counts: None,
+    };
     let given = begun.and_then(|()| {
         commands.iter().try_for_each(|command| match encoder.encode(command)? {
             Step::Work => Ok(()),
@@ -151,7 +170,8 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
         made
     };
     made.map_err(failed)?;
-    let replay = Replay { context: context.clone(), exec: Handle(exec), _libraries: own };
+    let (context, exec) = (context.clone(), Handle(exec));
+    let replay = Replay { context, exec, _libraries: own, _counter: counter };
     given?;
     Ok(is_plain.then_some(replay))
 }

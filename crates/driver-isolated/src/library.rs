@@ -76,6 +76,8 @@ pub(crate) struct IsolatedPipeline {
     log: Option<KernelLog>,
     /// The pipeline of code that can be stopped in loops.
     stoppable: OnceLock<Arc<IsolatedPipeline>>,
+    /// Largest numbers of threadgroups of cooperative launches, by threadgroup size and dynamic threadgroup memory.
+    resident: Mutex<HashMap<(Dim3, u64), u64>>,
     /// Its code, by the threadgroup sizes that have been accepted.
     code: BySize<Arc<Function>>,
 }
@@ -212,8 +214,8 @@ impl IsolatedPipeline {
             function.load()?;
             Ok(Made { code: Arc::new(function), optimized, optimizable, row_sizes })
         });
-        let (core, stoppable) = (core.clone(), OnceLock::new());
-        Self { core, kernel, is_stoppable, whole, log, stoppable, code }
+        let (core, stoppable, resident) = (core.clone(), OnceLock::new(), Mutex::default());
+        Self { core, kernel, is_stoppable, whole, log, stoppable, resident, code }
     }
 
     /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
@@ -251,6 +253,29 @@ impl Pipeline for IsolatedPipeline {
 
     fn prepare_for(&self, group: Dim3, largest: u64) -> Result<()> {
         self.code.prepare(group, self.bound(largest))
+    }
+
+    /// On the thread that reads the worker's replies, the worker checks the launch alone.
+    fn resident_groups(&self, group: Dim3, threadgroup_bytes: u64) -> Result<u64> {
+        let size = (group, threadgroup_bytes);
+        if let Some(known) = self.resident.lock().get(&size) {
+            return Ok(*known);
+        }
+        self.prepare(group)?;
+        let function = self.function(group, 0)?;
+        for _ in 0..TRIES {
+            match self.core.link()?.resident_groups(&function, size, self.core.number()) {
+                Ok(Some(groups)) => {
+                    self.resident.lock().insert(size, groups);
+                    return Ok(groups);
+                }
+                Ok(None) => return Ok(u64::MAX),
+                Err(Unsent::Wrong(error)) => return Err(error),
+                Err(Unsent::Lost) => {}
+            }
+        }
+        let name = &self.kernel.signature().name;
+        Err(Error::DeviceLost(format!("the worker process ended while it measured kernel `{name}`")))
     }
 
     fn optimize(&self, group: Dim3) -> Result<()> {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use elinvar_driver::sync::{Condvar, Mutex, OnceLock};
-use elinvar_driver::{Command, Error, Result, Submission};
+use elinvar_driver::{Command, Dim3, Error, Result, Submission};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::device::{Core, Task};
@@ -423,6 +423,39 @@ impl Link {
         }
     }
 
+    /// Asks the worker for the largest number of threadgroups of a cooperative launch. `None` on the thread that reads replies.
+    pub(crate) fn resident_groups(
+        self: &Arc<Self>,
+        function: &Function,
+        (group, threadgroup_bytes): (Dim3, u64),
+        request: u64,
+    ) -> Result<Option<u64>, Unsent> {
+        if self.is_reader() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        let answer = {
+            let mut out = self.out.lock();
+            if out.is_lost {
+                return Err(Unsent::Lost);
+            }
+            if out.functions.insert(function.id) {
+                wire::write(&function.message(), &mut bytes).map_err(Unsent::Wrong)?;
+            }
+            let function = function.id;
+            let message = ToWorker::Resident { function, group, threadgroup_bytes, request };
+            wire::write(&message, &mut bytes).map_err(Unsent::Wrong)?;
+            let answer = self.expect(request).ok_or(Unsent::Lost)?;
+            self.send(&mut out, &bytes);
+            answer
+        };
+        match self.answer(&answer) {
+            Some(FromWorker::Resident { result: Ok(groups), .. }) => Ok(Some(groups)),
+            Some(FromWorker::Resident { result: Err(error), .. }) => Err(self.unless_lost(error)),
+            _ => Err(Unsent::Lost),
+        }
+    }
+
     /// Asks the worker to cancel batches of a queue; returns whether it has.
     pub(crate) fn cancel(self: &Arc<Self>, queue: u64, pieces: Vec<u64>, request: u64) -> bool {
         let mut bytes = Vec::new();
@@ -565,6 +598,7 @@ impl Link {
                 }
             }
             FromWorker::Loaded { function: request, .. }
+            | FromWorker::Resident { request, .. }
             | FromWorker::Transferred { request, .. }
             | FromWorker::Cancelled { request, .. } => {
                 let waiting = self.answers.lock().as_mut().and_then(|all| all.remove(&request));

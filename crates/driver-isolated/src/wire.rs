@@ -79,6 +79,13 @@ pub(crate) enum ToWorker<'a> {
     Unload {
         function: u64,
     },
+    /// The largest number of threadgroups of a cooperative launch of a loaded kernel.
+    Resident {
+        function: u64,
+        group: Dim3,
+        threadgroup_bytes: u64,
+        request: u64,
+    },
     Open {
         queue: u64,
         priority: Priority,
@@ -194,6 +201,10 @@ pub(crate) enum FromWorker {
     Loaded {
         function: u64,
         result: Result<u32, Error>,
+    },
+    Resident {
+        request: u64,
+        result: Result<u64, Error>,
     },
     Transferred {
         request: u64,

@@ -2,12 +2,20 @@
 //!
 //! Source pieces are concatenated, macros become `#define`, and files in the source's include folders replace the directives that include
 //! them. `#line` directives keep file names and lines. An include that is in no folder stays, for Metal to find or to reject. Conditions are
-//! left to Metal: a file is inserted whether or not its condition holds, and `#pragma once` becomes a condition.
+//! left to Metal: a file is inserted whether or not its condition holds, and `#pragma once` becomes a condition. Grid barriers, which Metal
+//! lacks, become an error.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use elinvar_driver::{Error, Result, Source};
+
+/// The header of grid barriers.
+const GRID: &str = "elinvar/grid";
+
+/// The error that replaces its inclusion, and why.
+pub(crate) const NO_GRID_BARRIERS: &str =
+    "grid barriers on Metal, which does not promise that the threadgroups of a grid run at the same time";
 
 /// Maximum size of the text; a larger one is taken for unbounded recursive inclusion.
 const MOST_BYTES: usize = 256 << 20;
@@ -73,6 +81,7 @@ impl Flat<'_> {
                         self.include(&found)?;
                         self.place(index + 2, name);
                     }
+                    None if path == GRID => self.line(format_args!("#error \"{NO_GRID_BARRIERS}\"")),
                     None => self.line(format_args!("{line}")),
                 },
                 Some(Directive::Once) if file.is_some() => self.line(format_args!("")),
@@ -264,6 +273,13 @@ mod tests {
             text.lines().filter(|line| !line.starts_with("#line") && !line.is_empty()).collect();
         let expected = "#define A 3|#undef A|#undef B|#define B 1|#define N 2|two|#undef B|#undef N|#undef A|#define A 3|one";
         assert_eq!(lines.join("|"), expected);
+    }
+
+    #[test]
+    fn grid_barriers_become_an_error_under_their_condition() {
+        let source = Source::named("a.metal", "#ifdef G\n#include <elinvar/grid>\n#endif");
+        let expected = format!("#line 1 \"a.metal\"\n#ifdef G\n#error \"{NO_GRID_BARRIERS}\"\n#endif");
+        assert_eq!(flatten(&source).unwrap(), expected);
     }
 
     #[test]

@@ -45,7 +45,9 @@ fn facts(module: &Module) -> Option<CodeFacts> {
     Some(CodeFacts {
         threadgroup_memory: facts.threadgroup_memory,
         barriers: facts.barriers,
+        grid_barriers: facts.grid_barriers,
         divergent_barrier: None,
+        spin_wait: None,
         atomics: facts.atomics,
         simdgroup: facts.simdgroup,
         only_written: facts.only_written,

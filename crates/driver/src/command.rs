@@ -106,6 +106,15 @@ impl Dispatch {
         slices.map(|slice| slice.memory.len()).max().unwrap_or(0)
     }
 
+    /// Total size in bytes of the dynamic threadgroup memory, each argument's rounded up to a multiple of 16.
+    pub fn threadgroup_bytes(&self) -> u64 {
+        let sizes = self.bindings.iter().map(|binding| match binding {
+            Binding::Threadgroup(bytes) => bytes.checked_next_multiple_of(16).unwrap_or(u64::MAX),
+            Binding::Memory(_) | Binding::Bytes(_) | Binding::Unbound => 0,
+        });
+        sizes.fold(0, u64::saturating_add)
+    }
+
     /// Prepares the kernel for this dispatch.
     ///
     /// # Errors

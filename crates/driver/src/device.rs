@@ -231,6 +231,15 @@ pub trait Pipeline: Send + Sync + Any {
         self.prepare(group)
     }
 
+    /// The largest number of threadgroups of this size, with `threadgroup_bytes` bytes of dynamic threadgroup memory each, of a
+    /// [cooperative](Signature::is_cooperative) launch: all of them are resident at once. Prepares the kernel.
+    ///
+    /// # Errors
+    /// As [`Pipeline::prepare`]; `Unsupported` with the reason, by default, for a driver without cooperative launches.
+    fn resident_groups(&self, _group: Dim3, _threadgroup_bytes: u64) -> Result<u64> {
+        Err(Error::unsupported("the driver has no cooperative launches"))
+    }
+
     /// Waits until optimized code for threadgroups of this size is ready; later dispatches use it. As [`Pipeline::prepare`] by default.
     /// If optimization exceeds a resource limit of the compiler, the code remains unoptimized. No effect for [`Tier::Quick`](crate::Tier::Quick).
     ///

@@ -200,9 +200,13 @@ pub struct CodeFacts {
     pub threadgroup_memory: u64,
     /// Number of threadgroup barriers in the code.
     pub barriers: u32,
+    /// Number of grid barriers in the code.
+    pub grid_barriers: u32,
     /// Line of the first threadgroup barrier that some threads of a simdgroup may reach and others bypass; the kernel's line, if the barrier
     /// is in another file.
     pub divergent_barrier: Option<u32>,
+    /// Line of the first loop that waits for another thread to change device memory; the kernel's line, if the loop is in another file.
+    pub spin_wait: Option<u32>,
     /// Number of atomic operations in the code, excluding fences.
     pub atomics: u32,
     /// Whether it uses simdgroup functions.
@@ -226,6 +230,12 @@ impl Signature {
         }
         self.code = Some(code);
         self
+    }
+
+    /// Whether it has a grid barrier, so that its launches must be cooperative: all threadgroups of the grid are resident at once
+    /// ([`Pipeline::resident_groups`](crate::Pipeline::resident_groups)). False before the pipeline is built.
+    pub fn is_cooperative(&self) -> bool {
+        self.code.is_some_and(|code| code.grid_barriers > 0)
     }
 
     /// Number of grid dimensions that the kernel uses, 1 to 3: the largest of its position and size parameters.

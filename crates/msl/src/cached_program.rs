@@ -311,7 +311,9 @@ mod tests {
             code: Some(CodeFacts {
                 threadgroup_memory: 16,
                 barriers: 1,
+                grid_barriers: 2,
                 divergent_barrier: Some(9),
+                spin_wait: Some(11),
                 atomics: 300,
                 simdgroup: true,
                 only_written: 5,

@@ -283,9 +283,19 @@ pub(crate) fn check_form(signature: &Signature, form: Form) -> Result<()> {
 fn object(compiled: Compiled, code: MachineCode, ascending: bool) -> Object {
     let place = |location: Location| format!("{}:{}", location.file, location.line);
     let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place))).collect();
-    let Compiled { scratch_bytes, private_counters, checks, row_sizes, .. } = compiled;
+    let Compiled { scratch_bytes, private_counters, cooperative, checks, row_sizes, .. } = compiled;
     let MachineCode { bytes, optimized } = code;
-    Object { bytes, optimized, scratch_bytes, ascending, private_counters, faults, checks, row_sizes }
+    Object {
+        bytes,
+        optimized,
+        scratch_bytes,
+        ascending,
+        private_counters,
+        cooperative,
+        faults,
+        checks,
+        row_sizes,
+    }
 }
 
 /// Loads bytes from the cache; `None` if that fails.

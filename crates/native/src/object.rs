@@ -18,6 +18,8 @@ pub struct Object {
     pub ascending: bool,
     /// Whether each call combines private counters with a buffer at its end.
     pub private_counters: bool,
+    /// Whether the kernel has grid barriers, so that each call runs one threadgroup up to the next one ([`elinvar_spmd::SUSPENDED`]).
+    pub cooperative: bool,
     /// Fault codes: code `n` has its message and, if known, its location as `file:line` at index `n - 1`.
     pub faults: Vec<(String, Option<String>)>,
     /// With bounds checks: the accesses and memory objects that a fault record refers to. [`elinvar_code::Bounds`] formats fault records.
@@ -62,6 +64,7 @@ mod tests {
             scratch_bytes: 64,
             ascending: true,
             private_counters: false,
+            cooperative: true,
             faults: Vec::new(),
             checks: None,
             row_sizes: None,

@@ -29,6 +29,8 @@ pub enum Intrinsic {
     Position(Position),
     /// `void (uint mem_flags)`: `threadgroup_barrier`.
     ThreadgroupBarrier,
+    /// `void ()`: `elinvar::grid_barrier`, a threadgroup barrier that waits for all threadgroups of the grid and orders all memory.
+    GridBarrier,
     /// `void (uint mem_flags)`: `simdgroup_barrier`.
     SimdgroupBarrier,
     /// An operation across a simdgroup or quadgroup.
@@ -43,6 +45,7 @@ impl Intrinsic {
         let rest = name.strip_prefix(PREFIX)?;
         match rest {
             "threadgroup_barrier" => Some(Self::ThreadgroupBarrier),
+            "grid_barrier" => Some(Self::GridBarrier),
             "simdgroup_barrier" => Some(Self::SimdgroupBarrier),
             "log" => Some(Self::Log),
             _ => {
@@ -56,6 +59,7 @@ impl Intrinsic {
         match self {
             Self::Position(position) => format!("{PREFIX}{}", position.name()),
             Self::ThreadgroupBarrier => format!("{PREFIX}threadgroup_barrier"),
+            Self::GridBarrier => format!("{PREFIX}grid_barrier"),
             Self::SimdgroupBarrier => format!("{PREFIX}simdgroup_barrier"),
             Self::Group(call) => format!("{PREFIX}{}", call.name()),
             Self::Log => format!("{PREFIX}log"),
@@ -66,14 +70,19 @@ impl Intrinsic {
     pub fn is_convergent(self) -> bool {
         match self {
             Self::Position(_) | Self::Log => false,
-            Self::ThreadgroupBarrier | Self::SimdgroupBarrier | Self::Group(_) => true,
+            Self::ThreadgroupBarrier | Self::GridBarrier | Self::SimdgroupBarrier | Self::Group(_) => true,
         }
+    }
+
+    /// Whether all threads of a threadgroup wait for one another.
+    pub fn is_threadgroup_barrier(self) -> bool {
+        matches!(self, Self::ThreadgroupBarrier | Self::GridBarrier)
     }
 
     /// All intrinsics of the headers; operations once for each of their groups and element types.
     pub fn all() -> impl Iterator<Item = Self> {
         let positions = Position::ALL.iter().map(|position| Self::Position(*position));
-        let others = [Self::ThreadgroupBarrier, Self::SimdgroupBarrier, Self::Log];
+        let others = [Self::ThreadgroupBarrier, Self::GridBarrier, Self::SimdgroupBarrier, Self::Log];
         positions.chain(others).chain(GroupCall::all().map(Self::Group))
     }
 }
@@ -134,6 +143,8 @@ positions! {
     LogRing "log_ring", Passes;
     /// The kernel's number in log records, without a dimension. For log calls.
     LogKernel "log_kernel", Passes;
+    /// Address of the counter of the launch's grid barriers, without a dimension. For grid barriers on GPUs.
+    GridCounter "grid_counter", Passes;
 }
 
 impl Position {
@@ -143,7 +154,7 @@ impl Position {
 
     /// Whether its calls take the dimension or the index of an argument.
     pub(crate) const fn has_dimension(self) -> bool {
-        !matches!(self, Self::FaultRecord | Self::LogRing | Self::LogKernel)
+        !matches!(self, Self::FaultRecord | Self::LogRing | Self::LogKernel | Self::GridCounter)
     }
 
     /// The function that a pass calls for it.

@@ -42,6 +42,8 @@ pub(crate) struct Barrier {
     pub cont: BlockId,
     /// Whether it orders device memory too.
     pub device: bool,
+    /// Whether it waits for all threadgroups of the grid.
+    pub grid: bool,
     pub location: Option<Location>,
 }
 
@@ -58,6 +60,11 @@ impl Kernel {
     /// The barrier on the edge out of `block`.
     pub fn barrier_after(&self, block: BlockId) -> Option<usize> {
         self.barriers.iter().position(|b| b.from == block)
+    }
+
+    /// Whether it has a grid barrier: a threadgroup is suspended there, and resumed by a later call.
+    pub fn is_cooperative(&self) -> bool {
+        self.barriers.iter().any(|barrier| barrier.grid)
     }
 
     /// The entry and the functions it calls.
@@ -100,7 +107,10 @@ impl Kernel {
         function.block_mut(BlockId(0)).insts.splice(0..0, first);
         for barrier in &self.barriers {
             let flags: Operand = i32_const(if barrier.device { 3 } else { 2 }).into();
-            let op = call(Type::Void, &Intrinsic::ThreadgroupBarrier.name(), &[(Type::I32, flags)]);
+            let op = match barrier.grid {
+                true => call(Type::Void, &Intrinsic::GridBarrier.name(), &[]),
+                false => call(Type::Void, &Intrinsic::ThreadgroupBarrier.name(), &[(Type::I32, flags)]),
+            };
             function.block_mut(barrier.from).insts.push(Inst { result: None, op, metadata: Vec::new() });
         }
         output

@@ -41,6 +41,7 @@ pub use analysis::divergent_barriers::divergent_barriers;
 pub use analysis::facts::{Facts, facts};
 pub use analysis::lane_layout::{GroupSize, RowSizes};
 pub use analysis::size_bound::SizeBound;
+pub use analysis::spin_waits::spin_waits;
 pub use elinvar_ir::Location;
 pub use error::Error;
 pub use line_sizes::{LineSize, line_sizes};
@@ -77,6 +78,14 @@ pub const SYMBOL: &str = "elinvar_threadgroups";
 
 /// Return value of a stopped function.
 pub const STOPPED: i32 = -1;
+
+/// Return value of a function whose threadgroup waits at a grid barrier.
+///
+/// A call of a kernel [with grid barriers](Compiled::cooperative) runs one threadgroup, and `scratch` belongs to that threadgroup. Its
+/// first word, a u32, is 0 before the first call; the function stores another value there when it returns `SUSPENDED`, and the next call
+/// continues behind the barrier. The second word is then the code of the fault that describes a barrier at which not all threadgroups
+/// arrive.
+pub const SUSPENDED: i32 = -2;
 
 /// Options of the CPU back end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +127,8 @@ pub struct Compiled {
     pub scratch_bytes: u64,
     /// Whether a call combines private counters with a buffer at its end, a cost that more threadgroups share in a longer range.
     pub private_counters: bool,
+    /// Whether the kernel has grid barriers; see [`SUSPENDED`].
+    pub cooperative: bool,
     /// Meaning of the function's fault codes: code `n` is entry `n - 1`.
     pub faults: Vec<FaultSite>,
     /// Meaning of a fault record, with bounds checks.
@@ -173,9 +184,10 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     let Code::Target(output, workgroup) = state.code else {
         return Err(Error::Malformed("the pipeline ended early".into()));
     };
-    let WorkgroupFunction { scratch_bytes, private_counters, faults, .. } = *workgroup;
+    let WorkgroupFunction { scratch_bytes, private_counters, cooperative, faults, .. } = *workgroup;
     let State { checks, row_sizes, .. } = state;
-    Ok(Compiled { ir: output.to_string(), scratch_bytes, private_counters, faults, checks, row_sizes })
+    let ir = output.to_string();
+    Ok(Compiled { ir, scratch_bytes, private_counters, cooperative, faults, checks, row_sizes })
 }
 
 /// Runs the pipeline of [`compile`] on the entry of `module` up to `pass`, and returns the IR as text. For tests and tools.

@@ -20,6 +20,8 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("isolated", "memory::of_the_host", "it is isolated"),
     ("isolated_cuda", "barriers::different_barriers_fault", "does not detect that threads"),
     ("isolated_cuda", "callbacks::waits_in_a_destructor", "it is isolated"),
+    ("isolated_cuda", "cooperative::a_missed_barrier", "does not detect that threadgroups"),
+    ("isolated_cuda", "cooperative::a_deadline_while_groups_wait", "cannot stop a thread within a loop"),
     ("isolated_cuda", "errors::captures", NO_CAPTURE),
     ("isolated_cuda", "memory::flag_of_the_host", "it is isolated"),
     ("isolated_cuda", "memory::of_the_host", "it is isolated"),
@@ -27,6 +29,8 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("isolated_cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("cuda", "errors::captures", NO_CAPTURE),
     ("cuda", "barriers::different_barriers_fault", "does not detect that threads"),
+    ("cuda", "cooperative::a_missed_barrier", "does not detect that threadgroups"),
+    ("cuda", "cooperative::a_deadline_while_groups_wait", "cannot stop a thread within a loop"),
     ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("cuda", "primitives::convolutions_with_weights_of_f32", "takes weights of the images' type only"),
@@ -51,6 +55,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "checks::within_bounds_nothing_changes", NO_LAYER),
     ("metal", "checks::works_after_a_fault", NO_LAYER),
     ("metal", "checks::write_past_the_end", NO_LAYER),
+    ("metal", "cooperative::", "grid barriers on Metal"),
     ("metal", "errors::captures", NO_TRACE),
     ("metal", "events::a_failure_goes_on", NO_LAYER),
     ("metal", "function_pointers::refused_tables", NO_TABLES),
@@ -69,6 +74,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
     ("metal", "primitives::products_with_bias_and_activation", "has no bias and no activation"),
     ("metal", "soundness::bytes_as_bools", ONLY_BUFFERS),
+    ("metal", "thread_groups::", "grid barriers on Metal"),
     ("metal", "soundness::calls_out_of_the_kernel", OWN_COMPILER),
     ("metal", "soundness::const_that_is_cast_away", NO_LAYER),
     ("metal", "soundness::memory_of_others", ONLY_BUFFERS),
@@ -113,13 +119,14 @@ const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
 
 /// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of
 /// the underlying device.
-const ISOLATED: [&str; 18] = [
+const ISOLATED: [&str; 19] = [
     "argument_buffers::",
     "arguments::",
     "basics::",
     "callbacks::",
     "checks::",
     "constants::",
+    "cooperative::",
     "errors::",
     "events::",
     "graphs::",

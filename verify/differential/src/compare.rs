@@ -1,12 +1,14 @@
 //! Runs kernels in both ways and compares the results.
 
 use std::ffi::c_void;
+use std::ops::Range;
 
 use anyhow::{Result, bail};
 use elinvar_driver::LogSite;
 use elinvar_driver_cpu::Launch;
 use elinvar_ir::Module;
 use elinvar_reference::{Argument, LogRecord, Options};
+use elinvar_spmd::SUSPENDED;
 use elinvar_spmd::bounds::FaultRecord;
 use elinvar_spmd::nvptx::{self, Extent};
 
@@ -81,6 +83,7 @@ pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
             stoppable: false,
             large: false,
             dynamic,
+            grid: false,
         },
     };
     let widths = [1, 2, 4, 8, 16, 32];
@@ -243,14 +246,24 @@ fn compiled(
         log_kernel: logging.kernel.as_ref().map_or(0, |kernel| kernel.number()),
         log: if sites.is_empty() { std::ptr::null() } else { logging.log.control() },
     };
-    let mut scratch = vec![Block([0xcd; 64]); runnable.made.scratch_bytes as usize / 64 + 1];
-    let all = 0..groups.into_iter().map(u64::from).product();
-    // SAFETY: a kernel of this crate writes only its thread's elements of `out` and `acc[0..6]`, and reads
-    // `in` at indices that are within its length; the interpreter has just checked every access. What goes elsewhere
-    // does so in code that checks its bounds, which is what is tested. The scratch
-    // memory is aligned and as large as the kernel needs, and everything lives until the call has ended.
-    #[allow(unsafe_code)]
-    let status = unsafe { runnable.code.run(&launch, scratch.as_mut_ptr().cast(), all) };
+    let blocks = runnable.made.scratch_bytes as usize / 64 + 1;
+    let all = groups.into_iter().map(u64::from).product::<u64>();
+    let count = if runnable.made.cooperative { all as usize } else { 1 };
+    let mut scratch = vec![Block([0xcd; 64]); blocks * count];
+    if runnable.made.cooperative {
+        scratch.iter_mut().step_by(blocks).for_each(|first| first.0[..8].fill(0));
+    }
+    let mut run = |groups: Range<u64>, at: usize| {
+        // SAFETY: a kernel of this crate writes only its thread's elements of `out` and `acc[0..6]`, and reads
+        // `in` at indices that are within its length; the interpreter has just checked every access. What goes elsewhere
+        // does so in code that checks its bounds, which is what is tested. The scratch
+        // memory is aligned and as large as the kernel needs, and everything lives until the call has ended.
+        #[allow(unsafe_code)]
+        unsafe {
+            runnable.code.run(&launch, scratch[at * blocks..].as_mut_ptr().cast(), groups)
+        }
+    };
+    let status = if runnable.made.cooperative { rounds(all, &mut run) } else { run(0..all, 0) };
     let site = usize::try_from(status - 1).ok().and_then(|at| runnable.made.faults.get(at));
     if status != 0 {
         return Err(format!("fault {status}: {}", site.map_or("unknown", |site| &site.message)));
@@ -263,6 +276,23 @@ fn compiled(
         return Err("memory after the end of a buffer was changed".into());
     }
     Ok((memory, logging.end()?))
+}
+
+/// Runs threadgroups that suspend, each up to its next barrier in turn, until all have ended or one has a fault.
+fn rounds(groups: u64, run: &mut dyn FnMut(Range<u64>, usize) -> i32) -> i32 {
+    let mut left: Vec<u64> = (0..groups).collect();
+    let mut status = 0;
+    while status == 0 && !left.is_empty() {
+        left.retain(|group| match run(*group..group + 1, *group as usize) {
+            0 => false,
+            SUSPENDED => true,
+            fault => {
+                status = fault;
+                true
+            }
+        });
+    }
+    status
 }
 
 fn difference(expected: &Memory, actual: &Memory) -> Outcome {

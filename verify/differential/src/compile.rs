@@ -5,10 +5,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use elinvar_driver::{LogSite, Source};
 use elinvar_driver_cpu::Code;
-use elinvar_ir::Module;
+use elinvar_ir::{Callee, Module, Op};
 use elinvar_msl::{Program, Toolchain};
 use elinvar_native::{Generator, Target};
 use elinvar_spmd::bounds::Given;
+use elinvar_spmd::intrinsic::Intrinsic;
 use elinvar_spmd::nvptx::Argument;
 use elinvar_spmd::{Compiled, GroupSize, SizeBound};
 
@@ -32,6 +33,8 @@ pub struct Setting {
     pub large: bool,
     /// Whether the threadgroup's size is a value of the launch, if there is such code for this size.
     pub dynamic: bool,
+    /// Whether the threadgroup barriers are compiled as grid barriers, at which the function returns and is resumed.
+    pub grid: bool,
 }
 
 impl Setting {
@@ -150,6 +153,8 @@ fn prepared(module: &Module) -> std::result::Result<Module, String> {
 }
 
 fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, String> {
+    let suspending = case.setting.grid.then(|| with_grid_barriers(module));
+    let module = suspending.as_ref().unwrap_or(module);
     let target = case.setting.target();
     let options = elinvar_spmd::Options {
         group: case.shape.group.into(),
@@ -169,6 +174,25 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
         ascending: false,
     };
     compile_for(module, options, case.shape.group, case.setting.dynamic).map_err(|error| error.to_string())
+}
+
+/// The module with a grid barrier for each threadgroup barrier.
+fn with_grid_barriers(module: &Module) -> Module {
+    let [from, to] = [Intrinsic::ThreadgroupBarrier, Intrinsic::GridBarrier].map(Intrinsic::name);
+    let mut module = module.clone();
+    for function in &mut module.functions {
+        if function.name == from {
+            (function.name, function.params) = (to.clone(), Vec::new());
+        }
+        for inst in function.blocks.iter_mut().flat_map(|block| &mut block.insts) {
+            if let Op::Call(call) = &mut inst.op
+                && matches!(&call.callee, Callee::Function(name) if *name == from)
+            {
+                (call.callee, call.args) = (Callee::Function(to.clone()), Vec::new());
+            }
+        }
+    }
+    module
 }
 
 /// Compiles a kernel for a threadgroup size; if `dynamic`, with code that takes it as a value, if there is such code for this size.

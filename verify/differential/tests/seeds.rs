@@ -17,6 +17,20 @@ fn barriers_in_divergent_control_flow() {
     expect_same(Kernel::divergent);
 }
 
+/// The same kernels with grid barriers, at which the compiled function returns and is resumed.
+#[test]
+fn suspended_threadgroups_keep_their_values() {
+    let suspending = |kernel: fn(u64) -> Kernel| {
+        move |seed| {
+            let mut kernel = kernel(seed);
+            kernel.setting.grid = true;
+            kernel
+        }
+    };
+    expect_same(suspending(Kernel::random));
+    expect_same(suspending(Kernel::divergent));
+}
+
 #[test]
 fn log_lines_are_the_same() {
     expect_same(Kernel::logging);
@@ -37,9 +51,9 @@ fn kernels_that_once_failed() {
 }
 
 #[track_caller]
-fn expect_same(kernel: fn(u64) -> Kernel) {
+fn expect_same(kernel: impl Fn(u64) -> Kernel) {
     for batch in [0, 1, 3] {
-        let kernels: Vec<Kernel> = (batch * BATCH..batch * BATCH + 8).map(kernel).collect();
+        let kernels: Vec<Kernel> = (batch * BATCH..batch * BATCH + 8).map(&kernel).collect();
         for (kernel, outcome) in kernels.iter().zip(check(&kernels)) {
             assert!(!matches!(outcome, Outcome::Different(_)), "{outcome:?}\n{}", kernel.source());
         }

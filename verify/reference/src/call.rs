@@ -44,7 +44,7 @@ impl<'m> Machine<'m> {
         }
         let intrinsic = Intrinsic::parse(name);
         let together = match intrinsic {
-            Some(Intrinsic::ThreadgroupBarrier) => {
+            Some(Intrinsic::ThreadgroupBarrier | Intrinsic::GridBarrier) => {
                 thread.state = State::AtBarrier;
                 return Ok(());
             }
@@ -138,7 +138,11 @@ impl<'m> Machine<'m> {
             Position::FullGroupSize => self.sizes.full_group,
             Position::Grid => self.sizes.grid,
             Position::Groups => self.sizes.groups,
-            Position::ArgumentBytes | Position::FaultRecord | Position::LogRing | Position::LogKernel => {
+            Position::ArgumentBytes
+            | Position::FaultRecord
+            | Position::LogRing
+            | Position::LogKernel
+            | Position::GridCounter => {
                 return Err(Problem::Unsupported(format!("the intrinsic `{name}`")));
             }
         };

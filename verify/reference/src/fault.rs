@@ -57,6 +57,9 @@ pub enum Problem {
         /// The other barrier.
         other: Option<Location>,
     },
+    /// Threadgroups have ended, or wait at another grid barrier, while others wait at one.
+    #[error("not all threadgroups arrive at the grid barrier")]
+    MissedGridBarrier,
     /// A lane waits for lanes that never arrive.
     #[error("a lane waits for lanes of its mask that never arrive")]
     Stuck,

@@ -6,31 +6,43 @@
 //! barrier, and all others wait for them, the simdgroup has arrived. When all simdgroups with threads have arrived, at the same
 //! barrier, the threads at it continue.
 //!
+//! At a grid barrier a threadgroup is suspended, with its threads behind the barrier.
+//!
 //! In code lowered for NVPTX a thread runs until it returns or synchronizes: lanes meet by their masks, and barriers count threads.
+
+use elinvar_ir::{Call, Callee, Op};
+use elinvar_spmd::intrinsic::Intrinsic;
 
 use crate::fault::{Fault, Problem, Result};
 use crate::group_ops::{self, LANES};
 use crate::machine::Machine;
-use crate::thread::{Function, State, Thread};
+use crate::thread::{Function, Site, State, Thread};
 use crate::value::Value;
 use crate::warp;
 
 impl<'m> Machine<'m> {
-    /// Runs one threadgroup to completion.
-    pub(crate) fn run_group(&mut self, entry: usize, args: &[Value]) -> std::result::Result<(), Fault> {
-        let mut threads = self.start(entry, args).map_err(|p| self.fault(p, None))?;
+    /// Runs the threads of a threadgroup to their end, or past the next grid barrier. Returns the place of that barrier.
+    pub(crate) fn run_group(
+        &mut self,
+        threads: &mut [Thread<'m>],
+    ) -> std::result::Result<Option<Site>, Fault> {
         loop {
             for simdgroup in threads.chunk_by_mut(|a, b| a.nominal / LANES == b.nominal / LANES) {
                 self.run_simdgroup(simdgroup)?;
             }
-            if !self.pass_barrier(&mut threads)? {
-                let stuck = threads.iter().find(|t| !matches!(t.state, State::Done));
-                return stuck.map_or(Ok(()), |thread| Err(self.fault(Problem::Stuck, Some(thread))));
+            match self.pass_barrier(threads)? {
+                Some((site, true)) => return Ok(Some(site)),
+                Some((_, false)) => {}
+                None => {
+                    let stuck = threads.iter().find(|t| !matches!(t.state, State::Done));
+                    return stuck.map_or(Ok(None), |thread| Err(self.fault(Problem::Stuck, Some(thread))));
+                }
             }
         }
     }
 
-    fn start(&mut self, entry: usize, args: &[Value]) -> Result<Vec<Thread<'m>>> {
+    /// The threads of the current threadgroup, before they run.
+    pub(crate) fn start(&mut self, entry: usize, args: &[Value]) -> Result<Vec<Thread<'m>>> {
         let [x, y, z] = self.sizes.group_size;
         let [full_x, full_y, _] = self.sizes.full_group.map(|n| n as usize);
         let mut threads = Vec::new();
@@ -175,14 +187,32 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    /// Lets the threads that have arrived at a barrier pass it; returns false if there are none.
-    fn pass_barrier(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<bool, Fault> {
+    /// Whether a thread is at a grid barrier.
+    fn is_at_grid_barrier(&self, thread: &Thread<'m>) -> Result<bool> {
+        let frame = thread.frame()?;
+        let inst = self.function(frame.function).block(frame.block).insts.get(frame.inst);
+        Ok(match inst.map(|inst| &inst.op) {
+            Some(Op::Call(Call { callee: Callee::Function(name), .. })) => {
+                Intrinsic::parse(name) == Some(Intrinsic::GridBarrier)
+            }
+            _ => false,
+        })
+    }
+
+    /// Lets the threads that have arrived at a barrier pass it. Returns its place, and whether it is a grid barrier; `None` if there are
+    /// none.
+    fn pass_barrier(
+        &mut self,
+        threads: &mut [Thread<'m>],
+    ) -> std::result::Result<Option<(Site, bool)>, Fault> {
         let mut site = None;
+        let mut is_of_grid = false;
         let mut location = None;
         for thread in threads.iter().filter(|t| matches!(t.state, State::Arrived)) {
             let here = thread.site();
             match &site {
                 None => {
+                    is_of_grid = self.is_at_grid_barrier(thread).map_err(|p| self.fault(p, Some(thread)))?;
                     location = thread.frames.iter().rev().find_map(|f| self.location(f));
                     site = Some(here);
                 }
@@ -200,7 +230,7 @@ impl<'m> Machine<'m> {
                 }
             }
         }
-        Ok(site.is_some())
+        Ok(site.map(|site| (site, is_of_grid)))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::fault::{Fault, Problem, Result};
 use crate::log::LogRecord;
 use crate::machine::{Machine, Sizes};
 use crate::memory::{Allocation, Place};
+use crate::thread::{Site, Thread};
 use crate::transfer::Uninitialized;
 use crate::value::Value;
 
@@ -85,21 +86,93 @@ pub fn run_logged(
     let sizes = Sizes::new(launch.threads, launch.group);
     let (mut machine, entry, mut addresses) = prepare(module, launch, options, sizes)
         .map_err(|problem| Fault::outside(problem, format!("the launch of `{ENTRY}`")))?;
+    let mut round = Vec::new();
     for index in 0..u64::from(u32::MAX) {
         if !machine.sizes.go_to_group(index, options.blocks) {
             break;
         }
         begin_group(&mut machine, launch, &mut addresses).map_err(|p| machine.fault(p, None))?;
         let args: Vec<Value> = addresses.iter().map(|a| Value::Bits(u128::from(*a))).collect();
-        let ended = machine.run_group(entry, &args);
-        machine.log.drain(..).for_each(&mut *log);
-        ended?;
+        let threads = machine.start(entry, &args).map_err(|p| machine.fault(p, None))?;
+        let group = Suspended { index, threads, variables: Vec::new() };
+        let reached = resume(&mut machine, group, options, log)?;
+        if matches!(reached, Reached::Barrier(..)) {
+            // Still its memory.
+            let dynamic = launch.arguments.iter().zip(&mut addresses);
+            let dynamic = dynamic.filter(|(argument, _)| matches!(argument, Argument::Threadgroup(_)));
+            dynamic.for_each(|(_, address)| *address = 0);
+        }
+        round.push(reached);
+    }
+    while let Some(groups) = waiting(&machine, round)? {
+        round = groups
+            .into_iter()
+            .map(|group| resume(&mut machine, group, options, log))
+            .collect::<std::result::Result<_, _>>()?;
     }
     let kept = launch.arguments.iter().zip(addresses).map(|(argument, address)| match argument {
         Argument::Bytes(_) => machine.memory.release(address).map_or_else(Vec::new, |a| a.bytes),
         Argument::Threadgroup(_) | Argument::Number(_) => Vec::new(),
     });
     Ok(kept.collect())
+}
+
+/// A threadgroup between two grid barriers.
+struct Suspended<'m> {
+    index: u64,
+    threads: Vec<Thread<'m>>,
+    /// Addresses of its threadgroup variables, if it has run.
+    variables: Vec<(&'m str, u64)>,
+}
+
+/// Where a threadgroup has come to.
+enum Reached<'m> {
+    End,
+    Barrier(Site, Suspended<'m>),
+}
+
+/// Runs a threadgroup up to its next grid barrier.
+fn resume<'m>(
+    machine: &mut Machine<'m>,
+    mut group: Suspended<'m>,
+    options: &Options,
+    log: &mut dyn FnMut(LogRecord),
+) -> std::result::Result<Reached<'m>, Fault> {
+    machine.sizes.go_to_group(group.index, options.blocks);
+    machine.put_threadgroup_variables(std::mem::take(&mut group.variables));
+    let ended = machine.run_group(&mut group.threads);
+    machine.log.drain(..).for_each(&mut *log);
+    Ok(match ended? {
+        None => Reached::End,
+        Some(site) => {
+            group.variables = machine.take_threadgroup_variables();
+            Reached::Barrier(site, group)
+        }
+    })
+}
+
+/// The threadgroups of the next round; `None` if all have ended.
+fn waiting<'m>(
+    machine: &Machine<'m>,
+    round: Vec<Reached<'m>>,
+) -> std::result::Result<Option<Vec<Suspended<'m>>>, Fault> {
+    let count = round.len();
+    let (mut site, mut groups) = (None, Vec::new());
+    for reached in round {
+        let Reached::Barrier(at, group) = reached else { continue };
+        if *site.get_or_insert(at.clone()) != at {
+            return Err(machine.fault(Problem::MissedGridBarrier, group.threads.first()));
+        }
+        groups.push(group);
+    }
+    match groups.len() {
+        0 => Ok(None),
+        arrived if arrived == count => Ok(Some(groups)),
+        _ => {
+            let thread = groups.first().and_then(|group| group.threads.first());
+            Err(machine.fault(Problem::MissedGridBarrier, thread))
+        }
+    }
 }
 
 fn prepare<'m>(

@@ -134,6 +134,22 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
+    /// Removes the threadgroup variables of a threadgroup that is suspended.
+    pub(crate) fn take_threadgroup_variables(&mut self) -> Vec<(&'m str, u64)> {
+        let module = self.module;
+        let names = module.globals.iter().filter(|g| is_threadgroup(g)).map(|g| g.name.as_str());
+        names.filter_map(|name| self.addresses.remove_entry(name)).collect()
+    }
+
+    /// Puts back what [`Self::take_threadgroup_variables`] removed.
+    pub(crate) fn put_threadgroup_variables(&mut self, variables: Vec<(&'m str, u64)>) {
+        for (name, address) in variables {
+            if let Some(old) = self.addresses.insert(name, address) {
+                self.memory.release(old);
+            }
+        }
+    }
+
     pub(crate) fn function(&self, index: usize) -> &'m Function {
         &self.module.functions[index]
     }

@@ -19,6 +19,9 @@ pub(crate) enum State<'m> {
     Done,
 }
 
+/// A place in a thread's execution: function, block and instruction of each frame.
+pub(crate) type Site = Vec<(usize, BlockId, usize)>;
+
 /// Operations that the active threads of a simdgroup execute together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function<'m> {
@@ -102,8 +105,8 @@ impl Thread<'_> {
         self.frames.last_mut().ok_or_else(ended)
     }
 
-    /// Position of the thread: function, block and instruction of each frame.
-    pub(crate) fn site(&self) -> Vec<(usize, BlockId, usize)> {
+    /// Position of the thread.
+    pub(crate) fn site(&self) -> Site {
         self.frames.iter().map(|f| (f.function, f.block, f.inst)).collect()
     }
 }

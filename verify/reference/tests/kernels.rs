@@ -52,6 +52,46 @@ fn threadgroup_memory_and_edge_groups() {
     assert!(memory[1].is_empty());
 }
 
+/// Threadgroup memory and values are kept while other threadgroups run.
+#[test]
+fn grid_barriers() {
+    let module = module(
+        "#include <elinvar/grid>
+         kernel void k(device uint* out [[buffer(0)]], device uint* x [[buffer(1)]], threadgroup uint* tg [[threadgroup(0)]],
+                       uint id [[thread_position_in_grid]], uint lid [[thread_index_in_threadgroup]],
+                       uint n [[threads_per_grid]]) {
+             threadgroup uint sh[4];
+             sh[lid] = id * 100u;
+             tg[lid] = id;
+             for (uint round = 0; round < 3u; ++round) {
+                 x[id] = id + round;
+                 elinvar::grid_barrier();
+                 tg[lid] += x[(id + 5u) % n];
+                 elinvar::grid_barrier();
+             }
+             out[id] = sh[lid ^ 1u] + tg[lid];
+         }",
+    );
+    let arguments = vec![words([0; 12]), words([0; 12]), Argument::Threadgroup(16)];
+    let memory = run(&module, &launch(12, 4, arguments)).expect("no fault");
+    let expected: Vec<u32> = (0..12).map(|id| (id ^ 1) * 100 + id + (id + 5) % 12 * 3 + 3).collect();
+    assert_eq!(read(&memory[0]), expected);
+}
+
+#[test]
+fn threadgroups_that_miss_a_grid_barrier_are_faults() {
+    let module = module(
+        "#include <elinvar/grid>
+         kernel void k(device uint* out [[buffer(0)]], uint id [[thread_position_in_grid]]) {
+             if (id / 4u == out[0]) return;
+             elinvar::grid_barrier();
+         }",
+    );
+    run(&module, &launch(12, 4, vec![words([3; 1])])).expect("all arrive");
+    let missed = run(&module, &launch(12, 4, vec![words([1; 1])])).expect_err("a fault");
+    assert!(matches!(&*missed.problem, Problem::MissedGridBarrier), "{missed}");
+}
+
 #[test]
 fn overloads_on_address_spaces() {
     let module = module(

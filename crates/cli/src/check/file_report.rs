@@ -132,6 +132,9 @@ impl FileReport {
                 if let Some(line) = signature.code.and_then(|code| code.divergent_barrier) {
                     self.note(&divergent_barrier(&kernel.file, line));
                 }
+                if let Some(line) = signature.code.and_then(|code| code.spin_wait) {
+                    self.note(&spin_wait(&kernel.file, line));
+                }
                 (signature, State::Ok)
             }
             Built::Incomplete(why) => {
@@ -321,6 +324,13 @@ fn one_simdgroup_only(kernel: &Signature, error: Error) -> Vec<Diagnostic> {
 /// A barrier that not all threads may reach; the same for all kernels of a template.
 fn divergent_barrier(file: &str, line: u32) -> Diagnostic {
     let message = "not all threads of the threadgroup may reach this barrier: a simdgroup arrives if any of its threads does";
+    Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, line, 0, message) }
+}
+
+/// A loop that waits for another thread; the same for all kernels of a template.
+fn spin_wait(file: &str, line: u32) -> Diagnostic {
+    let message = "this loop waits for another thread: Metal does not promise that the threadgroups of a grid run at the same time or in an \
+                   order; `elinvar::grid_barrier()` of <elinvar/grid> waits for all of them";
     Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, line, 0, message) }
 }
 

@@ -42,6 +42,7 @@ struct Inner {
 }
 
 /// A loaded kernel.
+#[derive(Clone)]
 pub(super) struct Function {
     pub(super) pipeline: Arc<dyn Pipeline>,
     /// Whether it serves several threadgroup sizes, each of which is prepared by the first launch with it.
@@ -96,6 +97,13 @@ impl Table {
                 let result = loaded.as_ref().map(threads).map_err(Clone::clone);
                 self.functions.insert(function, loaded);
                 self.answers.send(&FromWorker::Loaded { function, result });
+            }
+            ToWorker::Resident { function, group, threadgroup_bytes, request } => {
+                let unknown = || Err(Error::invalid(format!("no function {function}")));
+                let function = self.functions.get(&function).cloned().unwrap_or_else(unknown);
+                let resident =
+                    |function: Function| function.pipeline.resident_groups(group, threadgroup_bytes);
+                self.answers.send(&FromWorker::Resident { request, result: function.and_then(resident) });
             }
             ToWorker::Unload { function } => drop(self.functions.remove(&function)),
             ToWorker::Open { queue, priority } => {

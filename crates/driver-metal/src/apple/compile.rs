@@ -162,7 +162,17 @@ fn refused(error: &NSError, source: &Source, code: &Code) -> Error {
             Error::invalid(format!("Metal library `{name}`: {text}"))
         }
         MTLLibraryError::Internal => Error::Environment(text),
-        _ => Error::Compile(diagnostics::parse(&text, source, Severity::Error)),
+        _ => unless_grid(diagnostics::parse(&text, source, Severity::Error)),
+    }
+}
+
+/// `Unsupported` if a source includes the header of grid barriers.
+fn unless_grid(found: Vec<Diagnostic>) -> Error {
+    match found.iter().find(|diagnostic| diagnostic.message.contains(flatten::NO_GRID_BARRIERS)) {
+        Some(Diagnostic { file, line, .. }) => {
+            Error::unsupported(format!("{file}:{line}: {}", flatten::NO_GRID_BARRIERS))
+        }
+        None => Error::Compile(found),
     }
 }
 

@@ -34,4 +34,5 @@
 #include "async_copy.h"
 #include "simdgroup_matrix.h"
 #include "internal.h"
+#include "grid.h"
 #include "graphics.h"

@@ -31,10 +31,11 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 33] = files![
+const FILES: [(&str, &str); 35] = files![
     "predefined.h",
     "include/elinvar_stdlib_macros.h",
     "include/simd/simd.h",
+    "include/elinvar/grid",
     "elinvar_stdlib/all.h",
     "elinvar_stdlib/types.h",
     "elinvar_stdlib/limits.h",
@@ -64,6 +65,7 @@ const FILES: [(&str, &str); 33] = files![
     "elinvar_stdlib/async_copy.h",
     "elinvar_stdlib/simdgroup_matrix.h",
     "elinvar_stdlib/internal.h",
+    "elinvar_stdlib/grid.h",
     "elinvar_stdlib/graphics.h",
 ];
 
@@ -178,7 +180,7 @@ impl Headers {
     }
 
     fn install(root: &Path, temporary: Option<Scratch>) -> std::io::Result<Self> {
-        for sub in ["elinvar_stdlib", "include/simd"] {
+        for sub in ["elinvar_stdlib", "include/simd", "include/elinvar"] {
             std::fs::create_dir_all(root.join(sub))?;
         }
         for (name, text) in FILES {

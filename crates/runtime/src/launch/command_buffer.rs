@@ -59,6 +59,26 @@ impl Kernel {
         unsafe { command_buffer.launch(self, grid, args) }?;
         command_buffer.submit()
     }
+
+    /// Launches a kernel with grid barriers over a grid whose threadgroups are all resident at once: a [`Kernel::launch`] of
+    /// [`Grid::cooperative`]. A kernel without grid barriers is launched as by [`Kernel::launch`].
+    ///
+    /// # Safety
+    /// As [`Kernel::launch`].
+    ///
+    /// # Errors
+    /// As [`Kernel::launch`]; `InvalidArgument` with the largest number of threadgroups ([`Kernel::resident_groups`]) for a larger grid,
+    /// and for an indirect one; `Unsupported` with the reason on a device without cooperative launches.
+    #[allow(unsafe_code)] // declares an unsafe function
+    pub unsafe fn launch_cooperative(
+        &self,
+        stream: &Stream,
+        grid: Grid,
+        args: impl Args,
+    ) -> Result<Completion> {
+        // SAFETY: the caller vouches for the same.
+        unsafe { self.launch(stream, grid.cooperative(), args) }
+    }
 }
 
 impl CheckedKernel {
@@ -70,6 +90,14 @@ impl CheckedKernel {
     pub fn launch(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Completion> {
         // SAFETY: the checks keep every access within the memory of the arguments.
         unsafe { self.kernel.launch(stream, grid, args) }
+    }
+
+    /// As [`Kernel::launch_cooperative`]. Safe, since every access is checked.
+    ///
+    /// # Errors
+    /// As [`Kernel::launch_cooperative`].
+    pub fn launch_cooperative(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Completion> {
+        self.launch(stream, grid.cooperative(), args)
     }
 }
 
@@ -141,7 +169,7 @@ impl CommandBuffer {
     /// As [`Kernel::launch`].
     ///
     /// # Errors
-    /// As [`Kernel::launch`], except that [`CommandBuffer::submit`] rejects mapped buffers.
+    /// As [`Kernel::launch`], and [`Kernel::launch_cooperative`] for [`Grid::cooperative`], except that [`CommandBuffer::submit`] rejects mapped buffers.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn launch(&mut self, kernel: &Kernel, grid: Grid, args: impl Args) -> Result<()> {
         let recorded = self.record_launch(kernel, grid, args);
@@ -156,6 +184,7 @@ impl CommandBuffer {
         self.stream.device.expect_same(&kernel.device, || format!("kernel `{name}` is"))?;
         let bound = bind(&kernel.device, pipeline, args.into_args(), self.list.bindings())?;
         self.note(|| TraceStep::Bind { arguments: bound.bindings.len() });
+        let is_cooperative = grid.is_cooperative();
         let Some(Size { grid, group, counts }) = grid.resolve(kernel)? else {
             return Ok(());
         };
@@ -163,6 +192,9 @@ impl CommandBuffer {
         let dispatch =
             Dispatch { pipeline: pipeline.clone(), bindings, uses, grid, group, label: label.clone() };
         dispatch.prepare()?;
+        if dispatch.pipeline.signature().is_cooperative() {
+            expect_resident(&dispatch, is_cooperative)?;
+        }
         self.note(|| TraceStep::Size { threads: dispatch.grid.threads(), group });
         self.list.commands.push(Command::Dispatch(dispatch));
         self.usages.extend(usages.into_iter().chain(counts));
@@ -399,5 +431,28 @@ impl CommandBuffer {
 impl fmt::Debug for CommandBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CommandBuffer({:?}, {} commands)", self.stream, self.list.commands.len())
+    }
+}
+
+/// Rejects a launch of a kernel with grid barriers that is not cooperative, or has more threadgroups than can be resident.
+fn expect_resident(dispatch: &Dispatch, is_cooperative: bool) -> Result<()> {
+    let name = &dispatch.pipeline.signature().name;
+    let refuse = |why: String| Err(Error::invalid(format!("kernel `{name}`: {why}")));
+    if !is_cooperative {
+        return refuse(
+            "it has a grid barrier; launch it with `launch_cooperative` or `Grid::cooperative`".into(),
+        );
+    }
+    let Some(threads) = dispatch.grid.threads() else {
+        return refuse("a cooperative launch cannot have its size in memory (`Grid::indirect`)".into());
+    };
+    let group = dispatch.group;
+    let groups = threads.div_ceil(group).volume();
+    let most = dispatch.pipeline.resident_groups(group, dispatch.threadgroup_bytes())?;
+    match groups <= u128::from(most) {
+        true => Ok(()),
+        false => refuse(format!(
+            "a cooperative launch of {groups} threadgroups of {group} threads; at most {most} are resident at once"
+        )),
     }
 }

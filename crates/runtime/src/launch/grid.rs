@@ -25,6 +25,7 @@ use crate::{BufferSlice, Kernel};
 pub struct Grid {
     count: Count,
     group: Option<[i128; 3]>,
+    cooperative: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -47,12 +48,12 @@ impl Grid {
     /// A number of threads, `threads_per_grid` in MSL. If it is not a multiple of the threadgroup's size, threadgroups at the
     /// edges are smaller, as with Metal's `dispatchThreads`. If a size is 0, nothing runs.
     pub fn threads(count: impl Extent) -> Self {
-        Self { count: Count::Threads(count.sizes()), group: None }
+        Self { count: Count::Threads(count.sizes()), group: None, cooperative: false }
     }
 
     /// A number of whole threadgroups, `threadgroups_per_grid` in MSL. Requires [`Grid::group`]. If a size is 0, nothing runs.
     pub fn groups(count: impl Extent) -> Self {
-        Self { count: Count::Groups(count.sizes()), group: None }
+        Self { count: Count::Groups(count.sizes()), group: None, cooperative: false }
     }
 
     /// A number of whole threadgroups that is read from memory when the launch begins. Requires [`Grid::group`]. The first three
@@ -79,7 +80,8 @@ impl Grid {
     /// at an offset that is not a multiple of 4 bytes. Counts above the device's limits end the launch in an error that has them
     /// if [`Features::sees_counts`](crate::Features::sees_counts) is true; otherwise the behavior is undefined, as in Metal.
     pub fn indirect<'b, T: Pod>(counts: impl Into<BufferSlice<'b, T>>) -> Self {
-        Self { count: Count::Indirect(counts.into().span, Element::of::<T>()), group: None }
+        let count = Count::Indirect(counts.into().span, Element::of::<T>());
+        Self { count, group: None, cooperative: false }
     }
 
     /// Sets the threadgroup's size in threads. Without it, a size is chosen for the grid's dimensions and the kernel's limit; see
@@ -88,6 +90,19 @@ impl Grid {
     pub fn group(mut self, size: impl Extent) -> Self {
         self.group = Some(size.sizes());
         self
+    }
+
+    /// Makes the launch cooperative: all its threadgroups are resident at once, as a kernel with grid barriers requires. The launch is
+    /// rejected if the grid has more than [`Kernel::resident_groups`]. No effect on a kernel without grid barriers.
+    #[must_use]
+    pub fn cooperative(mut self) -> Self {
+        self.cooperative = true;
+        self
+    }
+
+    /// Whether the launch is cooperative.
+    pub(crate) fn is_cooperative(&self) -> bool {
+        self.cooperative
     }
 
     /// Whether it has a threadgroup size.

@@ -64,6 +64,18 @@ impl Kernel {
         Compilation::begin(move || kernel.prepare(group?))
     }
 
+    /// The largest number of threadgroups of `group` threads in a cooperative launch ([`Kernel::launch_cooperative`]), with
+    /// `threadgroup_bytes` bytes of dynamic threadgroup memory in each. On a GPU as many as fit on its cores at once; on the CPU, as
+    /// many as its memory has room for.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a size that is out of range; `Unsupported` with the reason on a device without cooperative launches;
+    /// `Compile` or `Unsupported` if the kernel cannot be built for the size.
+    pub fn resident_groups(&self, group: impl Extent, threadgroup_bytes: u64) -> Result<u64> {
+        let group = checked(&self.signature().name, "threadgroup", group.sizes())?;
+        self.pipeline.resident_groups(group, threadgroup_bytes)
+    }
+
     /// Waits until optimized code that is specialized for threadgroups of `group` threads is ready; later launches with this size run it. Until then, launches of a
     /// kernel that is costly to optimize run unoptimized code ([`Tier::Adaptive`](elinvar_driver::Tier::Adaptive)).
     ///
@@ -176,6 +188,14 @@ impl CheckedKernel {
     /// As [`Kernel::threadgroup_size`].
     pub fn threadgroup_size(&self, grid: Grid) -> Result<Option<Dim3>> {
         self.kernel.threadgroup_size(grid)
+    }
+
+    /// As [`Kernel::resident_groups`].
+    ///
+    /// # Errors
+    /// As [`Kernel::resident_groups`].
+    pub fn resident_groups(&self, group: impl Extent, threadgroup_bytes: u64) -> Result<u64> {
+        self.kernel.resident_groups(group, threadgroup_bytes)
     }
 
     /// As [`Kernel::labeled`].

@@ -25,7 +25,7 @@ impl fmt::Display for Suggestion {
 
 /// Default target size in threads.
 const AIM: u32 = 256;
-/// Target size of a kernel with threadgroup barriers: fewer, larger threadgroups.
+/// Target size of a kernel with threadgroup or grid barriers: fewer, larger threadgroups.
 const AIM_WITH_BARRIERS: u32 = 512;
 
 /// The size for a grid and a kernel with at most `most` threads per threadgroup.
@@ -63,10 +63,10 @@ fn limited_aim(most: u32, caps: &Caps, signature: &Signature) -> (u32, &'static 
 
 /// Target size according to the code's facts, and the reason.
 fn aim(code: Option<CodeFacts>) -> (u32, &'static str) {
-    match code.map(|code| code.barriers > 0) {
-        Some(true) => (AIM_WITH_BARRIERS, ", the kernel has threadgroup barriers"),
+    match code.map(|code| code.barriers + code.grid_barriers > 0) {
+        Some(true) => (AIM_WITH_BARRIERS, ", the kernel has barriers"),
         Some(false) => (AIM, ""),
-        None => (AIM, ", whether the kernel has threadgroup barriers is unknown"),
+        None => (AIM, ", whether the kernel has barriers is unknown"),
     }
 }
 
@@ -160,8 +160,8 @@ mod tests {
     fn what_is_unknown_of_the_code_is_no_reason() {
         let code = |barriers| Some(CodeFacts { barriers, ..CodeFacts::default() });
         assert_eq!(aim(code(0)), (256, ""));
-        assert_eq!(aim(code(2)), (512, ", the kernel has threadgroup barriers"));
-        assert_eq!(aim(None), (256, ", whether the kernel has threadgroup barriers is unknown"));
+        assert_eq!(aim(code(2)), (512, ", the kernel has barriers"));
+        assert_eq!(aim(None), (256, ", whether the kernel has barriers is unknown"));
     }
 
     #[test]

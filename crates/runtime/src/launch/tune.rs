@@ -93,11 +93,13 @@ impl Kernel {
         let args = args.into_args();
         let most = self.max_threads_per_threadgroup();
         let mut best: Option<Measured> = None;
+        // Kernels with grid barriers can be tuned too.
+        let grid = |group| Grid::threads(threads).group(group).cooperative();
         for group in candidates(threads, most, self.device.caps(), self.signature()) {
             self.pipeline.optimize(group)?;
             let profile = stream.profile(1 + TIMES, |command_buffer| {
                 // SAFETY: the caller vouches for launches with any size.
-                unsafe { command_buffer.launch(self, Grid::threads(threads).group(group), &args[..]) }
+                unsafe { command_buffer.launch(self, grid(group), &args[..]) }
             })?;
             let ns = profile.min_ns();
             if best.is_none_or(|best| ns < best.ns) {

@@ -164,7 +164,8 @@ impl<'k> Conditions<'k> {
                 | Position::ArgumentBytes
                 | Position::FaultRecord
                 | Position::LogRing
-                | Position::LogKernel => None,
+                | Position::LogKernel
+                | Position::GridCounter => None,
             };
         }
         match self.definitions.get(&value)? {

@@ -75,9 +75,9 @@ pub fn divergent_barriers(module: &Module) -> Vec<Location> {
     found
 }
 
-/// Whether an instruction is a threadgroup barrier.
+/// Whether an instruction is a threadgroup barrier or a grid barrier.
 pub(crate) fn is_barrier(inst: &Inst) -> bool {
-    intrinsic(inst) == Some(Intrinsic::ThreadgroupBarrier)
+    intrinsic(inst).is_some_and(Intrinsic::is_threadgroup_barrier)
 }
 
 fn intrinsic(inst: &Inst) -> Option<Intrinsic> {

@@ -14,6 +14,8 @@ pub struct Facts {
     pub threadgroup_memory: u64,
     /// Number of threadgroup barriers.
     pub barriers: u32,
+    /// Number of grid barriers.
+    pub grid_barriers: u32,
     /// Number of atomic operations: read-modify-write, compare-exchange, atomic loads and stores.
     pub atomics: u32,
     /// Whether it uses simdgroup or quadgroup functions.
@@ -41,6 +43,7 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
             Op::Load { atomic: Some(_), .. } | Op::Store { atomic: Some(_), .. } => facts.atomics += 1,
             Op::Call(call) => match callee_name(call).and_then(Intrinsic::parse) {
                 Some(Intrinsic::ThreadgroupBarrier) => facts.barriers += 1,
+                Some(Intrinsic::GridBarrier) => facts.grid_barriers += 1,
                 Some(Intrinsic::SimdgroupBarrier | Intrinsic::Group(_)) => facts.simdgroup = true,
                 Some(Intrinsic::Position(_) | Intrinsic::Log) | None => {}
             },

@@ -28,6 +28,7 @@ pub(crate) mod mask_classes;
 pub(crate) mod mod_ref;
 pub(crate) mod regions;
 pub(crate) mod size_bound;
+pub(crate) mod spin_waits;
 pub(crate) mod stack_usage;
 pub(crate) mod temporal_divergence;
 pub(crate) mod uniformity;

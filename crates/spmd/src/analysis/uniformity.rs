@@ -262,9 +262,10 @@ impl Analysis<'_> {
                 Position::FullGroupSize => Known::constant(u64::from(size)),
                 Position::GroupSize => Known { max: u64::from(size), ..Known::uniform(true, 32) },
                 Position::Group | Position::Grid | Position::Groups => Known::uniform(true, 32),
-                Position::ArgumentBytes | Position::FaultRecord | Position::LogRing => {
-                    Known::uniform(true, 64)
-                }
+                Position::ArgumentBytes
+                | Position::FaultRecord
+                | Position::LogRing
+                | Position::GridCounter => Known::uniform(true, 64),
                 Position::LogKernel => Known::uniform(true, 32),
             };
         }

@@ -42,13 +42,18 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
     let threads = [0, 1, 2].map(|d| number(kernel, Parameter::Threads(d), Type::I32));
     let extent = number(kernel, Parameter::Extent, Type::I32);
     let linear = [0, 1].map(|d| number(kernel, Parameter::Linear(d), Type::I32));
-    let mut launch = Launch { threads, extent, linear, record: None, bytes: Vec::new(), log: None };
+    let mut launch =
+        Launch { threads, extent, linear, record: None, bytes: Vec::new(), counter: None, log: None };
     if options.checks.is_some() {
         launch.record = Some(number(kernel, Parameter::Record, Type::Ptr(GLOBAL)));
         let bytes = |index| number(kernel, Parameter::Bytes(index), Type::I64);
         launch.bytes = (0..given.len()).map(bytes).collect();
     }
-    if asked.iter().any(|(_, position, _)| *position == Position::LogRing) {
+    let asks = |which| asked.iter().any(|(_, position, _)| *position == which);
+    if asks(Position::GridCounter) {
+        launch.counter = Some(number(kernel, Parameter::GridCounter, Type::Ptr(GLOBAL)));
+    }
+    if asks(Position::LogRing) {
         let ring = number(kernel, Parameter::LogRing, Type::Ptr(GLOBAL));
         launch.log = Some((ring, number(kernel, Parameter::LogKernel, Type::I32)));
     }
@@ -88,6 +93,8 @@ pub(super) struct Launch {
     pub linear: [ValueId; 2],
     pub record: Option<ValueId>,
     pub bytes: Vec<ValueId>,
+    /// The counter of grid barriers.
+    pub counter: Option<ValueId>,
     /// The log ring's control block, and the kernel's number in log records.
     pub log: Option<(ValueId, ValueId)>,
 }

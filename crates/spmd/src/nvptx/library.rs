@@ -37,6 +37,7 @@ fn operation(rest: &str) -> Option<(GroupCall, bool)> {
         Intrinsic::Group(call) => Some((call, near)),
         Intrinsic::Position(_)
         | Intrinsic::ThreadgroupBarrier
+        | Intrinsic::GridBarrier
         | Intrinsic::SimdgroupBarrier
         | Intrinsic::Log => None,
     }

@@ -5,7 +5,8 @@
 //!
 //! 1. [`crate::transform::bounds`] inserts bounds checks, if requested, as on the CPU;
 //!    [`zero_shared_memory`](mod@zero_shared_memory) then zeroes threadgroup memory.
-//!    [`converge_barriers`](crate::transform::converge_barriers) makes warps reach barriers as a whole.
+//!    [`converge_barriers`](crate::transform::converge_barriers) makes warps reach barriers as a whole, and
+//!    [`grid_barriers`](mod@grid_barriers) lowers those of a grid.
 //! 2. [`target`](mod@target) removes x86's properties from the module; [`shared_memory`](mod@shared_memory) moves threadgroup
 //!    variables to shared memory.
 //! 3. [`entry`](mod@entry) adds the kernel's parameters, and a [`prologue`](mod@prologue) that computes all positions, in which
@@ -32,10 +33,13 @@
 //! - `linear` (two u32): for [`Extent::Row`] the number of threadgroups along x and y; otherwise unused.
 //! - With bounds checks: the address of the launch's [`FaultRecord`](crate::transform::bounds::FaultRecord) (u64) in device
 //!   memory, all zero before the launch, and for each argument the size of its memory in bytes (u64).
+//! - With grid barriers: the address of a counter (u64), a u32 in device memory that is 0 before its first launch. Launches at the
+//!   same time need counters of their own.
 //! - With log calls: the address of the log ring's control block (u64), and the kernel's number in log records (u32).
 //!
 //! # Launching
 //!
+//! The launch of a kernel with grid barriers is cooperative: all its blocks are resident at once.
 //! Blocks have the shape of a full threadgroup, unless it is [deeper](Block) than CUDA allows, and are launched whole, also at the grid's edges. Threads outside the grid exit
 //! first; a barrier does not wait for exited threads (PTX ISA, "barrier", for sm_70 and above). `threads_per_threadgroup` is the
 //! smaller size at the edges, and the missing threads are inactive lanes of simdgroup functions.
@@ -48,6 +52,7 @@ mod active_masks;
 mod approximate_math;
 mod barriers;
 mod entry;
+mod grid_barriers;
 mod lane_bits;
 mod lane_permutation;
 mod library;
@@ -145,6 +150,8 @@ pub enum Parameter {
     LogRing,
     /// The kernel's number in log records, a u32.
     LogKernel,
+    /// The address of the counter of grid barriers, a u64.
+    GridCounter,
 }
 
 /// Mapping of the grid of threadgroups to CUDA's grid. Those before [`Extent::Edged`] are faster.

@@ -7,7 +7,7 @@ use elinvar_ir::{Function, Module, verify};
 use super::entry::{self, Wrapped};
 use super::shared_memory::{self, Memory};
 use super::{
-    Options, approximate_math, barriers, loop_versioning, simdgroup, target, vectorize_copies,
+    Options, approximate_math, barriers, grid_barriers, loop_versioning, simdgroup, target, vectorize_copies,
     zero_shared_memory,
 };
 use crate::analysis::allowlist;
@@ -23,7 +23,7 @@ use crate::{ENTRY, Error, Target, log_calls};
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Device as D, Target as T, Thread};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 16] = [
+    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 17] = [
         // name, input, output, applies, run, requires, ensures
         (
             "allowlist",
@@ -87,6 +87,15 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             converge_barriers,
             "zero-shared-memory",
             "a barrier that any lane of a simdgroup reaches is reached by all that have not returned",
+        ),
+        (
+            "grid-barriers",
+            Thread,
+            Thread,
+            has_grid_barriers,
+            grid_barriers,
+            "converge-barriers",
+            "grid barriers are calls of a function that waits at a counter",
         ),
         (
             "shared-memory",
@@ -326,6 +335,14 @@ fn converge_barriers(state: &mut State<'_>) -> Result<(), Error> {
         state.module.to_mut().functions[index] = entry;
     }
     Ok(())
+}
+
+fn has_grid_barriers(state: &State<'_>) -> bool {
+    grid_barriers::is_needed(&state.module)
+}
+
+fn grid_barriers(state: &mut State<'_>) -> Result<(), Error> {
+    grid_barriers::lower(state.module.to_mut())
 }
 
 fn shared_memory(state: &mut State<'_>) -> Result<(), Error> {

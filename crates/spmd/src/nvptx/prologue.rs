@@ -231,6 +231,10 @@ fn positions(
         let record = b.cast(CastOp::AddrSpaceCast, Type::Ptr(GLOBAL), record, Type::PTR);
         known.insert((Position::FaultRecord, 0), record.into());
     }
+    if let Some(counter) = launch.counter {
+        let counter = b.cast(CastOp::AddrSpaceCast, Type::Ptr(GLOBAL), counter, Type::PTR);
+        known.insert((Position::GridCounter, 0), counter.into());
+    }
     if let Some((ring, kernel)) = launch.log {
         let ring = b.cast(CastOp::AddrSpaceCast, Type::Ptr(GLOBAL), ring, Type::PTR);
         known.insert((Position::LogRing, 0), ring.into());

@@ -18,8 +18,8 @@ pub(crate) enum CallKind {
     Ordinary,
     /// A position or size along a dimension.
     Position(Position, usize),
-    /// A threadgroup barrier.
-    Barrier,
+    /// A threadgroup barrier, or a grid barrier.
+    Barrier { grid: bool },
     /// A simdgroup barrier.
     SimdgroupBarrier,
     /// A simdgroup or quadgroup operation.
@@ -48,7 +48,8 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
     };
     match Intrinsic::parse(name) {
         Some(Intrinsic::Position(position)) => return classify_position(position, name, call),
-        Some(Intrinsic::ThreadgroupBarrier) => return Ok(CallKind::Barrier),
+        Some(Intrinsic::ThreadgroupBarrier) => return Ok(CallKind::Barrier { grid: false }),
+        Some(Intrinsic::GridBarrier) => return Ok(CallKind::Barrier { grid: true }),
         Some(Intrinsic::SimdgroupBarrier) => return Ok(CallKind::SimdgroupBarrier),
         Some(Intrinsic::Group(_)) => return Ok(CallKind::Group),
         Some(Intrinsic::Log) => return Ok(CallKind::Log),
@@ -139,7 +140,7 @@ fn check_per_thread(
     };
     if let Op::Call(call) = op {
         match classify(module, call, location.clone())? {
-            CallKind::Barrier => return refuse("a barrier"),
+            CallKind::Barrier { .. } => return refuse("a barrier"),
             CallKind::SimdgroupBarrier => return refuse("a simdgroup barrier"),
             CallKind::Group => return refuse("a simdgroup function"),
             CallKind::Position(..) => return refuse("a thread position"),

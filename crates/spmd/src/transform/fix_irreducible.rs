@@ -45,7 +45,8 @@ pub(crate) fn split_regions(kernel: &mut Kernel) -> Result<(), Irreducible> {
         for block in from {
             let (last, cont) = (kernel.function.new_block(None), kernel.function.new_block(None));
             redirect(kernel, block, entry, last, cont);
-            kernel.barriers.push(Barrier { from: last, cont, device: false, location: location.clone() });
+            let (device, grid) = (false, false);
+            kernel.barriers.push(Barrier { from: last, cont, device, grid, location: location.clone() });
         }
     }
     Err(Irreducible)

@@ -81,10 +81,11 @@ fn lower_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(
                 CallKind::SimdgroupBarrier => {
                     kernel.exchanges.get_or_insert(location);
                 }
-                CallKind::Barrier => {
+                CallKind::Barrier { grid } => {
                     let cont = kernel.function.new_block(None);
                     kernel.function.block_mut(at).term = Term::Br(cont);
-                    kernel.barriers.push(Barrier { from: at, cont, device: orders_device(call), location });
+                    let device = grid || orders_device(call);
+                    kernel.barriers.push(Barrier { from: at, cont, device, grid, location });
                     at = cont;
                 }
             },

@@ -4,10 +4,13 @@
 //! threadgroup has a stack slot instead, which is loaded before the iterations and stored by each of them. If the threadgroup is one
 //! iteration, values stay in their own slots. Slots are promoted to registers. Further arrays hold each private array of a kernel
 //! with barriers, with an element for each thread, and the returned lanes, if threads can return while others continue.
+//!
+//! A kernel with grid barriers returns at them, so all that it keeps is in scratch memory, which begins with the place at which it
+//! resumes: the slots of uniform values, the values of a single iteration, and threadgroup variables.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use elinvar_ir::{BlockId, Function, Op, Operand, Type, ValueId};
+use elinvar_ir::{BlockId, Function, Module, Op, Operand, Type, ValueId};
 
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
@@ -23,6 +26,11 @@ const ALIGN: u64 = 64;
 const STACK_BYTES: u64 = 16 << 10;
 /// Maximum total size of private arrays on the stack, in bytes. The rest is in scratch memory.
 const MOST_STACK_BYTES: u64 = 1 << 20;
+
+/// Offset of the place at which a call resumes the threadgroup: the number of its region, and the code of the fault that names the
+/// grid barrier before it, u32 each.
+pub(crate) const RESUME: u64 = 0;
+const RESUME_BYTES: u64 = 8;
 
 /// An array with an element for each iteration.
 #[derive(Clone, Debug)]
@@ -43,6 +51,10 @@ pub(crate) struct BarrierContext {
     left: HashMap<ValueId, Array>,
     /// Slots of values that are uniform over the threadgroup; none before [`Self::place_shared`].
     shared: BTreeMap<ValueId, Option<Operand>>,
+    /// Offsets of these slots, with grid barriers.
+    kept: HashMap<ValueId, u64>,
+    /// Offsets of threadgroup variables, with grid barriers.
+    threadgroup: HashMap<String, u64>,
     privates: HashMap<ValueId, u64>,
     /// Offset of the returned lanes, a u32 per vector.
     pub returned: Option<u64>,
@@ -58,14 +70,21 @@ impl BarrierContext {
             values: HashMap::new(),
             left: HashMap::new(),
             shared: BTreeMap::new(),
+            kept: HashMap::new(),
+            threadgroup: HashMap::new(),
             privates: HashMap::new(),
             returned: None,
             bytes: 0,
         };
         let (kernel, layout) = (source.kernel, source.layout);
         let iterations = u64::from(layout.iterations());
+        let is_cooperative = kernel.is_cooperative();
+        if is_cooperative {
+            let place = context.reserve(RESUME_BYTES);
+            debug_assert_eq!(place, RESUME);
+        }
         // With one iteration, values stay in their slots.
-        for value in live.all.iter().filter(|_| iterations > 1) {
+        for value in live.all.iter().filter(|_| iterations > 1 || is_cooperative) {
             let ty = kernel.function.ty(*value);
             let (scalars, vectors) = source.counts(source.uniform.of(*value));
             let has_left = source.leaving.contains(value);
@@ -98,7 +117,33 @@ impl BarrierContext {
         if returns_diverge {
             context.returned = Some(context.reserve(u64::from(layout.vectors() + layout.factor) * 4));
         }
+        if is_cooperative {
+            context.keep_shared(source.module, kernel);
+            for name in &kernel.threadgroup {
+                let Some(global) = source.module.global(name) else { continue };
+                let offset = context.reserve(global.ty.size_align(source.module).0);
+                context.threadgroup.insert(name.clone(), offset);
+            }
+        }
         context
+    }
+
+    /// Reserves memory for the slots of uniform values.
+    fn keep_shared(&mut self, module: &Module, kernel: &Kernel) {
+        let mut bytes = 0;
+        for value in self.shared.keys() {
+            let (size, align) = kernel.function.ty(*value).size_align(module);
+            bytes = u64::next_multiple_of(bytes, align.max(1));
+            self.kept.insert(*value, bytes);
+            bytes += size;
+        }
+        let first = self.reserve(bytes);
+        self.kept.values_mut().for_each(|offset| *offset += first);
+    }
+
+    /// The offset of a threadgroup variable's memory, if it is in the scratch memory.
+    pub fn threadgroup(&self, name: &str) -> Option<u64> {
+        self.threadgroup.get(name).copied()
     }
 
     fn reserve(&mut self, bytes: u64) -> u64 {
@@ -134,9 +179,13 @@ impl BarrierContext {
     }
 
     /// Allocates the slots of uniform values in the entry block.
-    pub fn place_shared(&mut self, f: &mut Function, entry: BlockId, kernel: &Kernel) {
+    pub fn place_shared(&mut self, f: &mut Function, entry: BlockId, kernel: &Kernel, scratch: &Operand) {
         let mut b = Builder::new(f, entry);
         for (value, slot) in &mut self.shared {
+            if let Some(offset) = self.kept.get(value) {
+                *slot = Some(b.gep(Type::I8, scratch.clone(), i64_const(*offset)).into());
+                continue;
+            }
             let ty = kernel.function.ty(*value).clone();
             let slot_of = Op::Alloca { ty, count: None, align: None, addrspace: 0 };
             *slot = Some(b.value(Type::PTR, Some("shared"), slot_of).into());

@@ -432,6 +432,8 @@ fn converge_barriers(state: &mut State<'_>) -> Result<(), Error> {
 fn lower_intrinsics(state: &mut State<'_>) -> Result<(), Error> {
     let mut kernel = lower_intrinsics::lower(&state.module)?;
     kernel.objects = state.options.objects;
+    // General code would keep memory for the largest threadgroup of each of the grid.
+    state.serves_sizes &= !kernel.is_cooperative();
     let (params, expected) = (kernel.function.params.len(), state.options.threadgroup_args.len());
     if params != expected {
         return Err(Error::Malformed(format!(

@@ -2,6 +2,7 @@
 
 use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
 
+use super::barrier_context::BarrierContext;
 use super::full_size::FullSize;
 use super::safepoints;
 use crate::analysis::lane_layout::Layout;
@@ -56,13 +57,14 @@ pub(crate) struct Prologue {
 }
 
 impl Prologue {
-    /// Write the entry block of `f`; also gives where its threadgroup variables are. The dynamic threadgroup memory begins at `context_bytes` of the scratch memory.
+    /// Write the entry block of `f`; also gives where its threadgroup variables are. The dynamic threadgroup memory begins behind the
+    /// barrier contexts in the scratch memory.
     pub fn write(
         module: &elinvar_ir::Module,
         kernel: &Kernel,
         options: &Options,
         layout: &Layout,
-        (context_bytes, needs_sizes): (u64, bool),
+        (context, needs_sizes): (&BarrierContext, bool),
         f: &mut Function,
     ) -> Result<(Prologue, Threadgroup), Error> {
         let launch = f.add_param(Type::PTR, "nocapture noundef readonly", Some("launch"));
@@ -75,7 +77,10 @@ impl Prologue {
         let mut cleared = Vec::new();
         for name in &kernel.threadgroup {
             let Some(global) = module.global(name) else { continue };
-            let variable = b.alloca(global.ty.clone(), global.align.unwrap_or(1).max(64), "threadgroup");
+            let variable = match context.threadgroup(name) {
+                Some(offset) => b.gep(Type::I8, scratch, i64_const(offset)),
+                None => b.alloca(global.ty.clone(), global.align.unwrap_or(1).max(64), "threadgroup"),
+            };
             threadgroup.insert(name.clone(), variable.into());
             cleared.push((variable.into(), i64_const(global.ty.size_align(module).0).into()));
         }
@@ -83,7 +88,7 @@ impl Prologue {
             threadgroup.materialize(operand, &mut b)?;
         }
         let arrived = b.alloca(Type::I32, 4, "arrived").into();
-        let arguments = arguments(&mut b, kernel, options, context_bytes, launch, scratch);
+        let arguments = arguments(&mut b, kernel, options, context.bytes, launch, scratch);
         let invariant =
             kernel.invariant_loads.iter().map(|f| load_invariant(&mut b, f, &arguments)).collect();
         let grid = load_dims(&mut b, launch, LAUNCH_THREADS, "grid");

@@ -7,6 +7,9 @@
 //!
 //! All threads of a threadgroup run a region before any runs the next. Each iteration that reaches a barrier records its number;
 //! if two iterations of a threadgroup record different ones, the function returns a fault.
+//!
+//! At a grid barrier the function returns, after it has stored where it is to be resumed. A call for the same threadgroup begins with
+//! the region behind that barrier.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -22,10 +25,10 @@ use crate::analysis::liveness::Liveness;
 use crate::analysis::regions::{self, Region};
 use crate::analysis::uniformity::Uniformity;
 use crate::intrinsic::Position;
-use crate::kernel::Kernel;
+use crate::kernel::{Barrier, Kernel};
 use crate::support::builder::{Builder, call, i32_const, i64_const};
 use crate::support::gep::stride;
-use crate::vector::barrier_context::{BarrierContext, ContextSlot};
+use crate::vector::barrier_context::{BarrierContext, ContextSlot, RESUME};
 use crate::vector::early_exit::EarlyExits;
 use crate::vector::emit::{Emit, Forms, Slots, Source};
 use crate::vector::iterations::{self, ExitedLanes, Iterations, Positions};
@@ -33,7 +36,7 @@ use crate::vector::private_counters;
 use crate::vector::prologue::Prologue;
 use crate::vector::versions::{self, Exits};
 use crate::vector::workgroup_tiling::{self, WorkgroupLoops};
-use crate::{Error, FaultSite, Options, SYMBOL};
+use crate::{Error, FaultSite, Options, SUSPENDED, SYMBOL};
 
 /// Inputs of the emission.
 pub(crate) struct Inputs<'a> {
@@ -58,6 +61,8 @@ pub(crate) struct WorkgroupFunction {
     pub scratch_bytes: u64,
     /// Whether it has tables of [`private_counters`].
     pub private_counters: bool,
+    /// Whether it returns at grid barriers.
+    pub cooperative: bool,
     pub faults: Vec<FaultSite>,
 }
 
@@ -78,14 +83,18 @@ pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
     // Code for single threads has no vector of addresses to test.
     let counters = match layout.lanes {
         1 => Vec::new(),
+        // Behind a grid barrier, other threadgroups may read the buffer.
+        _ if kernel.is_cooperative() => Vec::new(),
         _ => private_counters::find(kernel, options),
     };
-    let needs = (context.bytes, !counters.is_empty());
+    let needs = (&context, !counters.is_empty());
     let (prologue, threadgroup) = Prologue::write(module, kernel, options, layout, needs, &mut function)?;
     source.threadgroup = threadgroup;
     let mut b = Builder::new(&mut function, prologue.entry);
     source.counters = private_counters::begin(&mut b, kernel, options, &prologue, counters);
-    context.place_shared(&mut function, prologue.entry, kernel);
+    context.place_shared(&mut function, prologue.entry, kernel, &prologue.scratch);
+    let grid_barriers = kernel.barriers.iter().enumerate().filter(|(_, barrier)| barrier.grid);
+    let (grid_barriers, faults) = grid_barriers.map(|(number, barrier)| (number, missed(barrier))).unzip();
     let mut group = WorkgroupWriter {
         inputs,
         source: &source,
@@ -94,14 +103,16 @@ pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
         is_tiled: workgroup_tiling::is_profitable(inputs),
         slots: Slots::default(),
         privates: HashMap::new(),
-        faults: Vec::new(),
+        grid_barriers,
+        faults,
     };
     group.place_privates(&mut function);
     group.write(&mut function)?;
     let faults = group.faults;
     let private_counters = !source.counters.is_empty();
     let (stop, scratch_bytes) = (prologue.stop, context.bytes);
-    Ok(WorkgroupFunction { function, stop, scratch_bytes, private_counters, faults })
+    let cooperative = kernel.is_cooperative();
+    Ok(WorkgroupFunction { function, stop, scratch_bytes, private_counters, cooperative, faults })
 }
 
 struct WorkgroupWriter<'a> {
@@ -114,7 +125,15 @@ struct WorkgroupWriter<'a> {
     slots: Slots,
     /// Addresses of private arrays: of an iteration's first thread, or with barriers of the threadgroup's.
     privates: HashMap<ValueId, Operand>,
+    /// Numbers of the grid barriers. That at index `n` has the fault code `n + 1`.
+    grid_barriers: Vec<usize>,
     faults: Vec<FaultSite>,
+}
+
+/// The fault of a grid whose threadgroups do not all arrive at a grid barrier.
+fn missed(barrier: &Barrier) -> FaultSite {
+    let message = "not all threadgroups of the grid arrived at this grid barrier".to_owned();
+    FaultSite { message, location: barrier.location.clone() }
 }
 
 impl<'a> WorkgroupWriter<'a> {
@@ -143,6 +162,10 @@ impl<'a> WorkgroupWriter<'a> {
         }
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
         b.at = groups.body;
+        let starts: Vec<BlockId> = self.inputs.regions.iter().map(|_| b.f.new_block(None)).collect();
+        if !self.grid_barriers.is_empty() {
+            self.resume(&mut b, &starts);
+        }
         // Content of other kernels must not be visible.
         for (address, bytes) in &self.prologue.cleared {
             let [zero, volatile] = [Const::int(8, 0), Const::int(1, 0)].map(Operand::from);
@@ -154,7 +177,6 @@ impl<'a> WorkgroupWriter<'a> {
             ];
             b.effect(call(Type::Void, "llvm.memset.p0.i64", &args));
         }
-        let starts: Vec<BlockId> = self.inputs.regions.iter().map(|_| b.f.new_block(None)).collect();
         b.br(starts[0]);
         for number in 0..self.inputs.regions.len() {
             if !self.inputs.regions[number].blocks.is_empty() {
@@ -162,6 +184,31 @@ impl<'a> WorkgroupWriter<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Branches to the region at which a suspended threadgroup is resumed; continues in a block for one that begins.
+    fn resume(&self, b: &mut Builder<'_>, starts: &[BlockId]) {
+        let begins = b.f.new_block(None);
+        let place = b.gep(Type::I8, self.prologue.scratch.clone(), i64_const(RESUME));
+        let value = Typed::new(Type::I32, b.load(Type::I32, place, Some("resume")));
+        let suspending =
+            self.grid_barriers.iter().filter(|k| !self.inputs.regions[**k + 1].blocks.is_empty());
+        let cases = suspending.map(|k| (i32_const(*k as u32 + 1), starts[k + 1])).collect();
+        b.end(Term::Switch { value, default: begins, cases });
+        b.at = begins;
+    }
+
+    /// A block that suspends the threadgroup at grid barrier `k`.
+    fn suspend(&self, f: &mut Function, k: usize) -> BlockId {
+        let block = f.new_block(None);
+        let mut b = Builder::new(f, block);
+        let fault = self.grid_barriers.iter().position(|barrier| *barrier == k).unwrap_or(0) + 1;
+        for (offset, word) in [(RESUME, k + 1), (RESUME + 4, fault)] {
+            let place = b.gep(Type::I8, self.prologue.scratch.clone(), i64_const(offset));
+            b.store(Type::I32, i32_const(word as u32), place);
+        }
+        b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(SUSPENDED as u32)))));
+        block
     }
 
     fn region(
@@ -323,6 +370,7 @@ impl<'a> WorkgroupWriter<'a> {
                 Position::FaultRecord => one(self.prologue.record.clone()),
                 Position::LogRing => one(self.prologue.log_ring.clone()),
                 Position::LogKernel => one(self.prologue.log_kernel.clone()),
+                Position::GridCounter => one(Const::Null.into()),
             };
             given.insert(*value, forms);
         }
@@ -350,7 +398,11 @@ impl<'a> WorkgroupWriter<'a> {
             return;
         }
         let arrived = b.load(Type::I32, self.prologue.arrived.clone(), None);
-        let cases = region.barriers.iter().map(|k| (i32_const(*k as u32 + 1), starts[k + 1])).collect();
+        let mut target = |k: usize| match self.inputs.kernel.barriers[k].grid {
+            true => self.suspend(b.f, k),
+            false => starts[k + 1],
+        };
+        let cases = region.barriers.iter().map(|k| (i32_const(*k as u32 + 1), target(*k))).collect();
         b.end(Term::Switch { value: Typed::new(Type::I32, arrived), default: latch, cases });
     }
 }

@@ -24,6 +24,7 @@ mod callbacks;
 mod checks;
 mod common_functions;
 mod constants;
+mod cooperative;
 mod divergent_barriers;
 mod errors;
 mod events;
@@ -64,6 +65,7 @@ mod sources;
 mod streams;
 mod templates;
 mod tensor;
+mod thread_groups;
 mod tiers;
 mod types;
 mod values;
@@ -168,6 +170,8 @@ pub fn cases() -> Vec<Case> {
         accesses::CASES,
         barriers::CASES,
         divergent_barriers::CASES,
+        cooperative::CASES,
+        thread_groups::CASES,
         order::CASES,
         memory::CASES,
         large_buffers::CASES,

@@ -6,6 +6,7 @@ mod support;
 
 mod bind;
 mod buffers;
+mod cooperative;
 mod events;
 mod gather;
 mod graph;

@@ -420,7 +420,7 @@ fn a_size_is_suggested_with_its_reason() {
     let waiting = bench.declare(waiting, |_| Ok(()));
     let suggestion = waiting.suggest(100_000).unwrap();
     assert_eq!(suggestion.group, Dim3::new(512, 1, 1));
-    assert!(suggestion.reason.ends_with("the kernel has threadgroup barriers"), "{suggestion}");
+    assert!(suggestion.reason.ends_with("the kernel has barriers"), "{suggestion}");
     let mut small = signature("small", vec![]);
     small.max_threads_per_threadgroup = Some(100);
     let small = bench.declare(small, |_| Ok(()));

@@ -1,8 +1,8 @@
 //! Compares random kernels, compiled for the CPU, with the reference interpreter.
 //!
-//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent|logging] [--sizes any|static|dynamic]`: N kernels from
+//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent|logging] [--sizes any|static|dynamic] [--barriers any|grid]`: N kernels from
 //! seed S on, of any kind, with indices of all widths, with barriers in divergent control flow or with log calls, compiled for their
-//! threadgroup size or with the size as a value. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The
+//! threadgroup size or with the size as a value, with barriers at which threadgroups wait or all of which suspend them. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The
 //! exit code is 1 if there are differences.
 
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 fn run() -> Result<usize> {
     let (mut count, mut seed, mut folder) = (100u64, 1u64, None);
     let mut made: fn(u64) -> Kernel = Kernel::random;
-    let mut dynamic = None;
+    let (mut dynamic, mut grid) = (None, false);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} needs a value"))?;
@@ -49,9 +49,16 @@ fn run() -> Result<usize> {
                     _ => bail!("--sizes is any, static or dynamic"),
                 }
             }
+            "--barriers" => {
+                grid = match value.as_str() {
+                    "any" => false,
+                    "grid" => true,
+                    _ => bail!("--barriers is any or grid"),
+                }
+            }
             "--out" => folder = Some(std::path::PathBuf::from(value)),
             _ => bail!(
-                "usage: fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent|logging] [--sizes any|static|dynamic]"
+                "usage: fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed|divergent|logging] [--sizes any|static|dynamic] [--barriers any|grid]"
             ),
         }
     }
@@ -63,6 +70,7 @@ fn run() -> Result<usize> {
         let mut kernels: Vec<Kernel> = (first..end).map(made).collect();
         for kernel in &mut kernels {
             kernel.setting.dynamic = dynamic.unwrap_or(kernel.setting.dynamic);
+            kernel.setting.grid |= grid;
         }
         for (kernel, outcome) in kernels.iter().zip(check(&kernels)) {
             match outcome {

@@ -205,11 +205,11 @@ impl Kernel {
     /// A source with only this kernel, after a comment with its launch.
     pub fn source(&self) -> String {
         let Shape { threads, group } = self.shape;
-        let Setting { lanes, processor, optimized, checked, stoppable, large, dynamic } = self.setting;
+        let Setting { lanes, processor, optimized, checked, stoppable, large, dynamic, grid } = self.setting;
         format!(
             "// seed {} threads {threads:?} group {group:?} n {}\n\
              // lanes {lanes} processor {} optimized {optimized} checked {checked} stoppable {stoppable} large {large} \
-             dynamic {dynamic}\n{}{}",
+             dynamic {dynamic} grid {grid}\n{}{}",
             self.seed,
             self.n,
             processor.unwrap_or("native"),
@@ -259,6 +259,7 @@ fn setting(seed: u64) -> Setting {
         stoppable: seed % 7 == 3,
         large: seed % 5 == 2,
         dynamic: seed % 3 == 1,
+        grid: seed % 5 == 3,
     }
 }
 

@@ -1,0 +1,102 @@
+//! The `device-side` suite: work whose steps the device decides, in one launch.
+
+use std::time::Instant;
+
+use elinvar::{Grid, Kernel, Stream};
+
+use super::carried::compile;
+use super::{Context, Measured};
+use crate::failure::{Failure, Result};
+use crate::report::median;
+
+const KERNELS: &str = include_str!("kernels/device_side.metal");
+const TIMES: usize = 15;
+const STEPS: u32 = 1000;
+/// Threads of a threadgroup.
+const GROUP: usize = 256;
+
+/// Median time of `run` until its end on the host's clock.
+fn timed(stream: &Stream, mut run: impl FnMut() -> Result<()>) -> Result<u64> {
+    let mut times = Vec::with_capacity(TIMES);
+    for time in 0..=TIMES {
+        let start = Instant::now();
+        run()?;
+        stream.synchronize()?;
+        // The first run builds what is needed.
+        times.extend((time > 0).then(|| start.elapsed().as_nanos() as u64));
+    }
+    Ok(median(times))
+}
+
+/// A grid barrier between the steps of a loop, compared with the loop alone; per step. Stages: the same with other numbers of
+/// threadgroups.
+pub(super) fn grid_barrier(context: &Context) -> Result<Measured> {
+    let device = &context.device;
+    let library = compile(device, "device_side.metal", KERNELS)?;
+    let (barriers, empty, stream) = (library.kernel("barriers")?, library.kernel("loop")?, device.stream()?);
+    let each = |kernel: &Kernel, groups: usize| {
+        let mut out = device.buffer::<u32>(groups * GROUP)?;
+        let all = timed(&stream, || {
+            // SAFETY: each thread writes its element.
+            #[allow(unsafe_code)]
+            unsafe {
+                kernel.launch_cooperative(&stream, Grid::groups(groups).group(GROUP), (&mut out, STEPS))?
+            };
+            Ok(())
+        })?;
+        Ok::<u64, Failure>(all / u64::from(STEPS))
+    };
+    let stages = [1, 4, 64].map(|groups| Ok((format!("{groups} threadgroups"), each(&barriers, groups)?)));
+    let stages = stages.into_iter().collect::<Result<_>>()?;
+    let (time, alone) = (each(&barriers, 16)?, each(&empty, 16)?);
+    let size = format!("16 threadgroups of {GROUP}, per step of {STEPS}");
+    Ok(Measured { size, median_ns: time, baselines: vec![("loop", alone)], stages, ..Measured::default() })
+}
+
+/// Steps of a stencil over few threadgroups in one launch, compared with a launch for each step, in one command buffer and in one
+/// submission each.
+pub(super) fn stencil(context: &Context) -> Result<Measured> {
+    const N: usize = 4 * GROUP;
+    let device = &context.device;
+    let library = compile(device, "device_side.metal", KERNELS)?;
+    let (all, once) = (library.kernel("diffuse")?, library.kernel("diffuse_once")?);
+    let stream = device.stream()?;
+    let (first, n, grid) = (vec![1.0_f32; N], N as u32, || Grid::threads(N).group(GROUP));
+    let buffer = || device.buffer_with_data(&first);
+    let (mut a, mut b, mut c, mut d) = (buffer()?, buffer()?, buffer()?, buffer()?);
+    let together = timed(&stream, || {
+        // SAFETY: each of the N threads writes its element, and reads its neighbors within the buffer.
+        #[allow(unsafe_code)]
+        unsafe {
+            all.launch_cooperative(&stream, grid(), (&mut a, &mut b, n, STEPS))?
+        };
+        Ok(())
+    })?;
+    let recorded = timed(&stream, || {
+        let mut commands = stream.command_buffer();
+        for step in 0..STEPS {
+            let (from, to) = if step % 2 == 0 { (&c, &mut d) } else { (&d, &mut c) };
+            // SAFETY: as above.
+            #[allow(unsafe_code)]
+            unsafe {
+                commands.launch(&once, grid(), (from, to, n))?;
+            }
+        }
+        commands.submit()?;
+        Ok(())
+    })?;
+    let launches = timed(&stream, || {
+        for step in 0..STEPS {
+            let (from, to) = if step % 2 == 0 { (&c, &mut d) } else { (&d, &mut c) };
+            // SAFETY: as above.
+            #[allow(unsafe_code)]
+            unsafe {
+                once.launch(&stream, grid(), (from, to, n))?;
+            }
+        }
+        Ok(())
+    })?;
+    let size = format!("{STEPS} steps of {N} elements, 4 threadgroups");
+    let baselines = vec![("commands", recorded), ("launches", launches)];
+    Ok(Measured { size, median_ns: together, baselines, ..Measured::default() })
+}

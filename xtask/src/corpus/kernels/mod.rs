@@ -28,6 +28,7 @@ mod mistral_quant;
 mod mlx;
 mod mlx_native;
 mod mlx_quantized;
+mod mlx_state;
 mod natten;
 mod paged;
 mod pointops;
@@ -70,6 +71,7 @@ pub(super) fn all() -> Vec<Case> {
         mlx::cases(),
         mlx_native::cases(),
         mlx_quantized::cases(),
+        mlx_state::cases(),
         natten::cases(),
         paged::cases(),
         pointops::cases(),

@@ -2,9 +2,9 @@
 
 use elinvar::{Constants, bf16, f16};
 
-use super::case::{Case, guarded};
-use super::element::{Element, Sequence};
-use super::reference::U;
+use super::super::case::{Case, guarded};
+use super::super::element::{Element, Sequence};
+use super::super::reference::U;
 
 const CORPUS: &str = "mlx-metal";
 

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::{Error, Result, Source, SourceFile};
+use crate::{Error, MathMode, Result, Source, SourceFile};
 
 impl Source {
     /// The source with its libraries in its [files](Source::files).
@@ -60,7 +60,11 @@ impl Linker<'_> {
         self.into.files.extend(library.files.iter().cloned());
         let mut names: BTreeSet<&str> = library.defines.iter().map(|(name, _)| macro_name(name)).collect();
         names.extend(library.files.iter().flat_map(|file| defined(&file.text)));
-        self.directives(names.into_iter().map(undefinition).collect());
+        let mut after: Vec<String> = names.into_iter().map(undefinition).collect();
+        if library.files.iter().any(|file| changes_arithmetic(&file.text)) {
+            after.push(arithmetic(self.into.math).into());
+        }
+        self.directives(after);
         for folder in &library.include_dirs {
             if !self.into.include_dirs.contains(folder) {
                 self.into.include_dirs.push(folder.clone());
@@ -88,6 +92,21 @@ fn undefinition(name: &str) -> String {
 /// The name of a macro that may be given with parameters, as `F(x)`.
 fn macro_name(name: &str) -> &str {
     name.split('(').next().unwrap_or_default().trim()
+}
+
+/// Whether a text has pragmas of floating-point arithmetic, which hold to the end of a source.
+fn changes_arithmetic(text: &str) -> bool {
+    let is_pragma = |line: &str| line.trim_start().starts_with('#') && line.contains("pragma");
+    text.lines().any(|line| is_pragma(line) && (line.contains(" fp ") || line.contains("FP_CONTRACT")))
+}
+
+/// Pragmas for the arithmetic of a math mode, behind those of a library.
+fn arithmetic(math: MathMode) -> &'static str {
+    match math {
+        MathMode::Safe => "#pragma METAL fp math_mode(safe)\n#pragma METAL fp contract(on)\n",
+        MathMode::Relaxed => "#pragma METAL fp math_mode(relaxed)\n#pragma METAL fp contract(on)\n",
+        MathMode::Fast => "#pragma METAL fp math_mode(fast)\n#pragma METAL fp contract(on)\n",
+    }
 }
 
 /// The macros that a text defines.
@@ -148,6 +167,19 @@ mod tests {
         assert_eq!(source.linked().expect("text").include_dirs, [std::path::PathBuf::from("x")]);
         let plain = Source::msl("d");
         assert!(matches!(plain.linked(), Ok(Cow::Borrowed(_))));
+    }
+
+    #[test]
+    fn arithmetic_of_a_library_ends_with_it() {
+        let with = |library: &str| {
+            let source = Source::msl("own").math(MathMode::Safe).with_library(Source::msl(library));
+            let linked = source.linked().expect("text");
+            linked.files.iter().map(|file| file.text.clone()).collect::<Vec<_>>()
+        };
+        let reset = "#pragma METAL fp math_mode(safe)\n#pragma METAL fp contract(on)\n";
+        let library = "float f();\n  # pragma METAL fp contract(off)\n";
+        assert_eq!(with(library), [library, reset, "own"]);
+        assert_eq!(with("#pragma unroll\n// fp \n"), ["#pragma unroll\n// fp \n", "own"]);
     }
 
     #[test]

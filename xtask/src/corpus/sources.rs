@@ -332,9 +332,11 @@ pub(super) const CORPORA: &[Corpus] = &[
         composed: &[
             ("attention.metal", include_str!("composed/mlx/attention.metal")),
             ("fp_quantized.metal", include_str!("composed/mlx/fp_quantized.metal")),
+            ("gated_delta.metal", include_str!("composed/mlx/gated_delta.metal")),
             ("quantized.metal", include_str!("composed/mlx/quantized.metal")),
             ("rows.metal", include_str!("composed/mlx/rows.metal")),
             ("scan.metal", include_str!("composed/mlx/scan.metal")),
+            ("scatter.metal", include_str!("composed/mlx/scatter.metal")),
             ("sdpa_vector.metal", include_str!("composed/mlx/sdpa_vector.metal")),
             ("sort.metal", include_str!("composed/mlx/sort.metal")),
         ],

@@ -6,7 +6,7 @@ use elinvar::f16;
 use super::case::{Case, EXACT, Near, guarded};
 use super::element::Member::{F32, I32};
 use super::element::{Element, Sequence, packed};
-use super::ggml_quants::{blocks, from_q4_0, from_q8_0};
+use super::ggml::quants::{blocks, from_q4_0, from_q8_0};
 use super::reference::{ATTENTION, U, attention, product, sum};
 
 const CORPUS: &str = "cera";

@@ -1,10 +1,10 @@
 //! llama-rs' kernels, all in `float`: attention with and without a cache, products, normalization, blocks of quantized numbers.
 
-use super::candle_unary::gelu;
+use super::candle::unary::gelu;
 use super::case::{Case, Near, guarded};
 use super::element::Member::{F32, I32};
 use super::element::{Element, Sequence, packed};
-use super::ggml_quants::{blocks, from_q4_k, from_q6_k, from_q8_0};
+use super::ggml::quants::{blocks, from_q4_k, from_q6_k, from_q8_0};
 use super::reference::{ATTENTION, U, attention, product, sum};
 
 const CORPUS: &str = "llama-rs";

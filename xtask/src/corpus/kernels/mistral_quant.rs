@@ -2,7 +2,7 @@
 
 use elinvar::{Scalar, bf16, f16};
 
-use super::candle_unary::{erf, gelu};
+use super::candle::unary::{erf, gelu};
 use super::case::{Case, Near};
 use super::element::{Element, Member, Sequence, packed};
 

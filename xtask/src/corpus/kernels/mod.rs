@@ -5,29 +5,22 @@
 //! counts as unsupported until the driver runs it.
 
 mod actx;
-mod candle_binary;
-mod candle_conv;
-mod candle_index;
-mod candle_random;
-mod candle_unary;
+mod candle;
 mod case;
 mod cera;
 mod element;
 mod forge_sort;
 mod fp8_torch;
 mod gauss;
-mod ggml_layers;
-mod ggml_maps;
-mod ggml_moves;
-mod ggml_quants;
+mod ggml;
 mod llama_rs;
 mod luminal;
 mod metalcore;
+mod metalml;
 mod mistral_bits;
 mod mistral_quant;
 mod mlx;
 mod mlx_native;
-mod mlx_quantized;
 mod natten;
 mod paged;
 mod pointops;
@@ -49,27 +42,20 @@ pub(super) use case::{Argument, Case};
 pub(super) fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = [
         actx::cases(),
-        candle_unary::cases(),
-        candle_binary::cases(),
-        candle_index::cases(),
-        candle_conv::cases(),
-        candle_random::cases(),
+        candle::cases(),
         cera::cases(),
         forge_sort::cases(),
         fp8_torch::cases(),
         gauss::cases(),
-        ggml_layers::cases(),
-        ggml_maps::cases(),
-        ggml_moves::cases(),
-        ggml_quants::cases(),
+        ggml::cases(),
         llama_rs::cases(),
         luminal::cases(),
         metalcore::cases(),
+        metalml::cases(),
         mistral_bits::cases(),
         mistral_quant::cases(),
         mlx::cases(),
         mlx_native::cases(),
-        mlx_quantized::cases(),
         natten::cases(),
         paged::cases(),
         pointops::cases(),

@@ -3,7 +3,7 @@
 
 use elinvar::bf16;
 
-use super::candle_unary::gelu;
+use super::candle::unary::gelu;
 use super::case::{Case, Near, guarded};
 use super::element::Member::{F32, I32};
 use super::element::{Element, Sequence, packed};

@@ -5,7 +5,7 @@ use elinvar::f16;
 use super::case::{Case, EXACT, Near};
 use super::element::Member::F32;
 use super::element::{Element, Member, Sequence, packed};
-use super::{ggml_layers, ggml_maps, ggml_moves, ggml_quants};
+use super::ggml::{layers, maps, moves, quants};
 
 const CORPUS: (&str, &str) = ("whisper-rs-sys", "ggml-metal.metal");
 const FLOAT: f64 = f32::ROUNDING;
@@ -15,20 +15,20 @@ const COUNT: usize = 4 * 57;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = vec![
-        ggml_moves::triangle::<f32>(2),
-        ggml_moves::repeat::<i16>("i16"),
-        ggml_moves::get_rows::<f16, f32>("f16"),
-        ggml_moves::set_rows::<f32, i64, f16>("f16_i64"),
-        ggml_moves::argsort(true),
-        ggml_moves::arange(),
-        ggml_moves::reflect(),
-        ggml_moves::copy::<f32, f16>(),
-        ggml_quants::quantize("q8_0", 34, 127.0, ggml_quants::q8_0),
-        ggml_quants::dequantize::<f32>("q5_1", 24, ggml_quants::from_q5_1),
-        ggml_quants::rows("q4_0", 18, 32, ggml_quants::from_q4_0),
-        ggml_quants::rows("q6_K", 210, 256, ggml_quants::from_q6_k),
-        ggml_maps::gated::<f32>("swiglu_f32", ggml_maps::silu),
-        ggml_layers::wkv6(),
+        moves::triangle::<f32>(2),
+        moves::repeat::<i16>("i16"),
+        moves::get_rows::<f16, f32>("f16"),
+        moves::set_rows::<f32, i64, f16>("f16_i64"),
+        moves::argsort(true),
+        moves::arange(),
+        moves::reflect(),
+        moves::copy::<f32, f16>(),
+        quants::quantize("q8_0", 34, 127.0, quants::q8_0),
+        quants::dequantize::<f32>("q5_1", 24, quants::from_q5_1),
+        quants::rows("q4_0", 18, 32, quants::from_q4_0),
+        quants::rows("q6_K", 210, 256, quants::from_q6_k),
+        maps::gated::<f32>("swiglu_f32", maps::silu),
+        layers::wkv6(),
     ];
     cases.extend([
         map("scale_f32_4", &[F32(1.5), F32(-0.25)], "exact: an fma, or two roundings", |x| {
@@ -40,8 +40,8 @@ pub fn cases() -> Vec<Case> {
             (if x > 0.0 { x } else { x * f64::from(0.1_f32) }, FLOAT * x.abs())
         }),
         map("relu_f32_4", &[], EXACT, |x| (x.max(0.0), 0.0)),
-        map("silu_f32", &[], "exp and a division: 9 + |2x| ulp", ggml_maps::silu),
-        map("gelu_erf_f32_4", &[], "32 roundings of |x|", ggml_maps::gelu_erf),
+        map("silu_f32", &[], "exp and a division: 9 + |2x| ulp", maps::silu),
+        map("gelu_erf_f32_4", &[], "32 roundings of |x|", maps::gelu_erf),
         map("sqr_f32", &[], "exact: one rounding", |x| (x * x, 0.0)),
         map("sgn_f32", &[], EXACT, |x| (if x == 0.0 { 0.0 } else { x.signum() }, 0.0)),
         map("hardsigmoid_f32_4", &[], "a division of 2.5 ulp and a sum of values up to 2", |x| {

@@ -3,7 +3,7 @@
 use elinvar::f16;
 
 use super::binary::{CORPUS, for_types};
-use crate::corpus::kernels::candle_unary::gelu;
+use crate::corpus::kernels::candle::unary::gelu;
 use crate::corpus::kernels::case::{Case, Near};
 use crate::corpus::kernels::element::{Element, Sequence};
 use crate::corpus::kernels::reference::{U, fourier, product, sum};

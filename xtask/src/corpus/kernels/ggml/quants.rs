@@ -5,11 +5,11 @@
 
 use elinvar::f16;
 
-use super::case::Case;
-use super::element::Member::I64;
-use super::element::{Element, Sequence, packed};
-use super::ggml_moves::get_rows_members;
-use super::tensor::Tensor;
+use super::super::case::Case;
+use super::super::element::Member::I64;
+use super::super::element::{Element, Sequence, packed};
+use super::super::tensor::Tensor;
+use super::moves::get_rows_members;
 
 const LLAMA: (&str, &str) = ("llama-cpp-sys-2", "quantize.metal");
 
@@ -41,23 +41,23 @@ fn nibbles(bytes: &[u8]) -> impl Iterator<Item = u8> {
     bytes.iter().map(|byte| byte & 15).chain(bytes.iter().map(|byte| byte >> 4))
 }
 
-pub(super) fn from_q4_0(block: &[u8]) -> Vec<f64> {
+pub fn from_q4_0(block: &[u8]) -> Vec<f64> {
     nibbles(&block[2..]).map(|q| half(block, 0) * (f64::from(q) - 8.0)).collect()
 }
 
-pub(super) fn from_q8_0(block: &[u8]) -> Vec<f64> {
+pub fn from_q8_0(block: &[u8]) -> Vec<f64> {
     block[2..].iter().map(|q| half(block, 0) * f64::from(*q as i8)).collect()
 }
 
 /// 5-bit numbers with the fifth bits stored separately; a scale and a minimum.
-pub(super) fn from_q5_1(block: &[u8]) -> Vec<f64> {
+pub fn from_q5_1(block: &[u8]) -> Vec<f64> {
     let high = u32::from_le_bytes([block[4], block[5], block[6], block[7]]);
     let number = |(i, q): (usize, u8)| f64::from(u32::from(q) | (high >> i & 1) << 4);
     nibbles(&block[8..]).enumerate().map(|iq| half(block, 0) * number(iq) + half(block, 2)).collect()
 }
 
 /// Eight parts of 32 numbers, each with a 6-bit scale and a 6-bit minimum; those of four parts are not split.
-pub(super) fn from_q4_k(block: &[u8]) -> Vec<f64> {
+pub fn from_q4_k(block: &[u8]) -> Vec<f64> {
     let (scales, numbers) = (&block[4..16], &block[16..]);
     let part = |j: usize| match j {
         0..4 => (scales[j] & 63, scales[j + 4] & 63),
@@ -73,7 +73,7 @@ pub(super) fn from_q4_k(block: &[u8]) -> Vec<f64> {
 }
 
 /// 6-bit numbers, stored as four and two bits, in halves of 128; an 8-bit scale per 16 numbers.
-pub(super) fn from_q6_k(block: &[u8]) -> Vec<f64> {
+pub fn from_q6_k(block: &[u8]) -> Vec<f64> {
     let (low, high, scales) = (&block[..128], &block[128..192], &block[192..208]);
     let value = |i: usize| {
         let (part, quarter, place) = (i / 128, i % 128 / 32, i % 32);
@@ -86,7 +86,7 @@ pub(super) fn from_q6_k(block: &[u8]) -> Vec<f64> {
 }
 
 /// Blocks of random numbers, with scales and minima from 1/64 to 1.
-pub(super) fn blocks(format: &str, count: usize, size: usize) -> Vec<u8> {
+pub fn blocks(format: &str, count: usize, size: usize) -> Vec<u8> {
     let mut sequence = Sequence(101);
     let mut bytes: Vec<u8> = sequence.any(count * size);
     let places: &[usize] = match format {
@@ -118,7 +118,7 @@ fn copy_case(kernel: String, units: usize, source: &Tensor, target: &Tensor) -> 
 }
 
 /// Rows of blocks whose largest number is `top` times a power of two. The others are a quarter above a step, so that rounding has no ties.
-pub(super) fn quantize(format: &str, size: usize, top: f64, quantized: fn(&[f64], f64) -> Vec<u8>) -> Case {
+pub fn quantize(format: &str, size: usize, top: f64, quantized: fn(&[f64], f64) -> Vec<u8>) -> Case {
     let ne = [160, 3, 2, 2];
     let (source, target) = (Tensor::with_gap(ne, 4, 3), of_blocks(ne, 32, size));
     let mut sequence = Sequence(102);
@@ -141,7 +141,7 @@ pub(super) fn quantize(format: &str, size: usize, top: f64, quantized: fn(&[f64]
     copy_case(format!("kernel_cpy_f32_{format}"), 5, &source, &target).input(&input).full_output(want)
 }
 
-pub(super) fn q8_0(numbers: &[f64], step: f64) -> Vec<u8> {
+pub fn q8_0(numbers: &[f64], step: f64) -> Vec<u8> {
     let scale = f16::of(step).to_le_bytes();
     scale.into_iter().chain(numbers.iter().map(|n| n.round() as i8 as u8)).collect()
 }
@@ -153,7 +153,7 @@ fn q4_0(numbers: &[f64], step: f64) -> Vec<u8> {
     scale.into_iter().chain((0..16).map(|i| four(numbers[i]) | four(numbers[16 + i]) << 4)).collect()
 }
 
-pub(super) fn dequantize<T: Element>(format: &str, size: usize, read: Read) -> Case {
+pub fn dequantize<T: Element>(format: &str, size: usize, read: Read) -> Case {
     let ne = [160, 3, 2, 2];
     let (source, target) = (of_blocks(ne, 32, size), Tensor::new(ne, size_of::<T>()));
     let input = blocks(format, 160 / 32 * 12, size);
@@ -164,7 +164,7 @@ pub(super) fn dequantize<T: Element>(format: &str, size: usize, read: Read) -> C
 }
 
 /// Rows of blocks by index.
-pub(super) fn rows(format: &str, size: usize, block: usize, read: Read) -> Case {
+pub fn rows(format: &str, size: usize, block: usize, read: Read) -> Case {
     let (width, count) = (512, 9);
     let source = of_blocks([width, count, 2, 1], block, size);
     let (ids, target) = (Tensor::new([5, 2, 1, 1], 4), Tensor::new([width, 5, 2, 1], 4));

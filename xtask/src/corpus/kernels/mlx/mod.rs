@@ -1,5 +1,8 @@
 //! MLX's kernels, as its host composes them from the package's headers: sort, scans, softmax, and attention of one and of many queries.
 
+mod quantized;
+mod state;
+
 use elinvar::{Constants, bf16, f16};
 
 use super::case::{Case, Near};
@@ -12,6 +15,8 @@ const EXP: &str = "exp of 3 + |2x| ulp, roundings of the sums, one of the output
 
 pub fn cases() -> Vec<Case> {
     let mut cases = sorts();
+    cases.extend(quantized::cases());
+    cases.extend(state::cases());
     cases.extend(scans());
     cases.extend(rows::<f32>("float32"));
     cases.extend(rows::<f16>("float16"));

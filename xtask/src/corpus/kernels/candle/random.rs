@@ -7,9 +7,9 @@ use std::f64::consts::TAU;
 
 use elinvar::{bf16, f16};
 
-use super::case::{Case, Near};
-use super::element::Element;
-use super::reference::U;
+use super::super::case::{Case, Near};
+use super::super::element::Element;
+use super::super::reference::U;
 
 const CORPUS: &str = "candle-metal-kernels";
 const FILE: &str = "random.metal";

@@ -4,11 +4,11 @@
 
 use elinvar::{Constants, f16};
 
-use super::candle_unary::erf;
-use super::case::{Case, Near};
-use super::element::Member::{F32, I32, I64, U64};
-use super::element::{Element, Sequence, packed};
-use super::tensor::Tensor;
+use super::super::candle::unary::erf;
+use super::super::case::{Case, Near};
+use super::super::element::Member::{F32, I32, I64, U64};
+use super::super::element::{Element, Sequence, packed};
+use super::super::tensor::Tensor;
 
 const CORPUS: &str = "llama-cpp-sys-2";
 const FLOAT: f64 = f32::ROUNDING;
@@ -35,7 +35,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-pub(super) fn sigmoid(x: f64) -> f64 {
+pub fn sigmoid(x: f64) -> f64 {
     (1.0 + (-x).exp()).recip()
 }
 
@@ -45,7 +45,7 @@ fn silu_of(x: f64, factor: f64) -> Near {
     (value, 2.0 * FLOAT * (9.0 + 2.0 * (factor * x).abs()) * value.abs())
 }
 
-pub(super) fn silu(x: f64) -> Near {
+pub fn silu(x: f64) -> Near {
     silu_of(x, 1.0)
 }
 
@@ -55,7 +55,7 @@ fn gelu(x: f64) -> Near {
     (0.5 * x * (1.0 + (slope * x * (1.0 + 0.044_715 * x * x)).tanh()), 10.0 * FLOAT * x.abs())
 }
 
-pub(super) fn gelu_erf(x: f64) -> Near {
+pub fn gelu_erf(x: f64) -> Near {
     (0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)), 32.0 * FLOAT * x.abs())
 }
 
@@ -84,7 +84,7 @@ const ELU: Unary = Unary {
 };
 
 /// Adds the error of rounding to the type of the array.
-pub(super) fn rounded<T: Element>((value, error): Near) -> Near {
+pub fn rounded<T: Element>((value, error): Near) -> Near {
     (value, if T::SHORT == "f32" { error } else { error + T::ROUNDING * value.abs() + 2f64.powi(-25) })
 }
 
@@ -219,7 +219,7 @@ fn silu_back() -> Case {
 }
 
 /// `activation(x0) * x1`, with both from parts of rows.
-pub(super) fn gated<T: Element>(name: &str, activation: fn(f64) -> Near) -> Case {
+pub fn gated<T: Element>(name: &str, activation: fn(f64) -> Near) -> Case {
     let (width, rows, strides, starts) = (21, 5, [50, 47], [3, 24]);
     let mut sequence = Sequence(86);
     let sources: [Vec<T>; 2] = [0, 1].map(|k| sequence.between(rows * strides[k], -4.0, 4.0));

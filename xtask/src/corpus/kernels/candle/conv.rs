@@ -5,8 +5,8 @@
 
 use elinvar::{bf16, f16};
 
-use super::case::{Case, EXACT, Near};
-use super::element::{Element, Layout, Sequence};
+use super::super::case::{Case, EXACT, Near};
+use super::super::element::{Element, Layout, Sequence};
 
 const CORPUS: &str = "candle-metal-kernels";
 const FLOAT: f64 = f32::ROUNDING;

@@ -2,10 +2,10 @@
 
 use elinvar::{Constants, f16};
 
-use super::case::{Case, Near};
-use super::element::Member::{self, Bool, F32, I32, I64, U64};
-use super::element::{Element, Sequence, packed};
-use super::tensor::Tensor;
+use super::super::case::{Case, Near};
+use super::super::element::Member::{self, Bool, F32, I32, I64, U64};
+use super::super::element::{Element, Sequence, packed};
+use super::super::tensor::Tensor;
 
 const CORPUS: &str = "llama-cpp-sys-2";
 const FLOAT: f64 = f32::ROUNDING;
@@ -71,7 +71,7 @@ fn pool_2d(largest: bool) -> Case {
     Case::new(CORPUS, "pool.metal", format!("kernel_pool_2d_{name}_f32"))
         .bytes(packed(&members))
         .input(&input)
-        .near::<f32>(want, if largest { super::case::EXACT } else { SUM })
+        .near::<f32>(want, if largest { super::super::case::EXACT } else { SUM })
         .threads(threads, 32)
 }
 
@@ -93,7 +93,7 @@ fn pool_1d(largest: bool) -> Case {
     Case::new(CORPUS, "pool.metal", format!("kernel_pool_1d_{name}_f32"))
         .bytes(packed(&members))
         .input(&input)
-        .near::<f32>(want, if largest { super::case::EXACT } else { SUM })
+        .near::<f32>(want, if largest { super::super::case::EXACT } else { SUM })
         .threads(threads, 32)
 }
 
@@ -239,7 +239,7 @@ fn ssm_conv() -> Case {
 }
 
 /// RWKV 6: for each token, each head's state matrix is read with a vector, decays, and an outer product is added to it.
-pub(super) fn wkv6() -> Case {
+pub fn wkv6() -> Case {
     const SIZE: usize = 64;
     let (batches, heads, times) = (2, 2, 3);
     let (channels, tokens) = (heads * SIZE, batches * times);

@@ -2,9 +2,9 @@
 
 use elinvar::{Constants, bf16, f16};
 
-use super::candle_unary::{view, workers};
-use super::case::{Case, Near};
-use super::element::{Element, Layout, Sequence};
+use super::super::case::{Case, Near};
+use super::super::element::{Element, Layout, Sequence};
+use super::unary::{view, workers};
 
 const CORPUS: &str = "candle-metal-kernels";
 const COUNT: usize = 389;

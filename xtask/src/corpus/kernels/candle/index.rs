@@ -2,8 +2,8 @@
 
 use elinvar::{bf16, f16};
 
-use super::case::{Case, Near};
-use super::element::{Element, Layout, Sequence};
+use super::super::case::{Case, Near};
+use super::super::element::{Element, Layout, Sequence};
 
 const CORPUS: &str = "candle-metal-kernels";
 const FILE: &str = "indexing.metal";

@@ -2,10 +2,10 @@
 
 use elinvar::{Constants, bf16, f16};
 
-use super::case::Case;
-use super::element::Member::{self, F32, I32, I64, U64};
-use super::element::{Element, Sequence, packed};
-use super::tensor::Tensor;
+use super::super::case::Case;
+use super::super::element::Member::{self, F32, I32, I64, U64};
+use super::super::element::{Element, Sequence, packed};
+use super::super::tensor::Tensor;
 
 const CORPUS: &str = "llama-cpp-sys-2";
 
@@ -66,7 +66,7 @@ fn one_source<S: Element, T: Element>(
 }
 
 /// One triangle of each matrix: parts 0 and 1 keep the upper one, 2 and 3 the lower one; odd parts exclude the diagonal.
-pub(super) fn triangle<T: Element>(part: u8) -> Case {
+pub fn triangle<T: Element>(part: u8) -> Case {
     let size = size_of::<T>();
     let (source, target) = (Tensor::with_gap([13, 9, 2, 2], size, 3), Tensor::new([13, 9, 2, 2], size));
     let kernel = format!("kernel_tri_{}_{part}", T::SHORT);
@@ -77,7 +77,7 @@ pub(super) fn triangle<T: Element>(part: u8) -> Case {
     })
 }
 
-pub(super) fn repeat<T: Element>(name: &str) -> Case {
+pub fn repeat<T: Element>(name: &str) -> Case {
     let size = size_of::<T>();
     let (source, target) = (Tensor::with_gap([5, 3, 2, 1], size, 2), Tensor::new([15, 6, 2, 3], size));
     let kernel = format!("kernel_repeat_{name}");
@@ -119,7 +119,7 @@ fn pad() -> Case {
     .constants(Constants::new().set(2100, false))
 }
 
-pub(super) fn reflect() -> Case {
+pub fn reflect() -> Case {
     let (left, right) = (4, 3);
     let (source, target) = (Tensor::with_gap([9, 4, 2, 1], 4, 1), Tensor::new([16, 4, 2, 1], 4));
     let members = [source.long_members(), target.long_members(), vec![I32(left), I32(right)]];
@@ -131,7 +131,7 @@ pub(super) fn reflect() -> Case {
     })
 }
 
-pub(super) fn arange() -> Case {
+pub fn arange() -> Case {
     let want = (0..77).map(|i| -3.0 + 0.25 * i as f32);
     Case::new(CORPUS, "misc.metal", "kernel_arange_f32")
         .bytes(packed(&[I64(77), F32(-3.0), F32(0.25)]))
@@ -147,7 +147,7 @@ fn memset() -> Case {
 }
 
 /// Copies a permuted source to a contiguous target of another shape and type.
-pub(super) fn copy<S: Element, T: Element>() -> Case {
+pub fn copy<S: Element, T: Element>() -> Case {
     let size = size_of::<S>();
     let mut source = Tensor::new([6, 13, 2, 2], size);
     source.ne.swap(0, 1);
@@ -197,7 +197,7 @@ fn concat<T: Element>(name: &str, dim: usize) -> Case {
 }
 
 /// The argument struct of `get_rows`; `units` is the number of threads that work on a row of the source.
-pub(super) fn get_rows_members(units: usize, source: &Tensor, ids: &Tensor, target: &Tensor) -> Vec<u8> {
+pub fn get_rows_members(units: usize, source: &Tensor, ids: &Tensor, target: &Tensor) -> Vec<u8> {
     let size = |n: usize| U64(n as u64);
     let mut members = vec![I32(units as i32), I32(source.ne[0] as i32)];
     members.extend([1, 2, 3].map(|k| size(source.nb[k])));
@@ -207,7 +207,7 @@ pub(super) fn get_rows_members(units: usize, source: &Tensor, ids: &Tensor, targ
     packed(&members)
 }
 
-pub(super) fn get_rows<S: Element, T: Element>(name: &str) -> Case {
+pub fn get_rows<S: Element, T: Element>(name: &str) -> Case {
     let source = Tensor::with_gap([13, 10, 2, 2], size_of::<S>(), 2);
     let (ids, target) = (Tensor::new([6, 2, 2, 1], 4), Tensor::new([13, 6, 2, 2], size_of::<T>()));
     let input: Vec<S> = samples(&source);
@@ -226,7 +226,7 @@ pub(super) fn get_rows<S: Element, T: Element>(name: &str) -> Case {
 }
 
 /// Stores rows of the source to the rows of the target with these indices; the others stay unchanged.
-pub(super) fn set_rows<S: Element, I: Element, T: Element>(name: &str) -> Case {
+pub fn set_rows<S: Element, I: Element, T: Element>(name: &str) -> Case {
     let source = Tensor::with_gap([13, 6, 2, 2], size_of::<S>(), 2);
     let ids = Tensor::new([6, 2, 1, 1], size_of::<I>());
     let target = Tensor::new([13, 10, 2, 2], size_of::<T>());
@@ -253,7 +253,7 @@ pub(super) fn set_rows<S: Element, I: Element, T: Element>(name: &str) -> Case {
 }
 
 /// Rows of distinct numbers, padded to a power of two.
-pub(super) fn argsort(descending: bool) -> Case {
+pub fn argsort(descending: bool) -> Case {
     let (columns, rows) = (53, 6);
     let tensor = Tensor::new([columns, 3, 2, 1], 4);
     let mut sequence = Sequence(74);

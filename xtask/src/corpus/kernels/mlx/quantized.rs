@@ -2,9 +2,9 @@
 
 use elinvar::{bf16, f16};
 
-use super::case::{Case, Near};
-use super::element::{Element, Sequence};
-use super::reference::{U, sum};
+use super::super::case::{Case, Near};
+use super::super::element::{Element, Sequence};
+use super::super::reference::{U, sum};
 
 const CORPUS: &str = "mlx-metal";
 const SUM: &str =

@@ -5,8 +5,8 @@
 
 use elinvar::{bf16, f16};
 
-use super::case::{Case, EXACT, Near};
-use super::element::{Element, Layout, Sequence};
+use super::super::case::{Case, EXACT, Near};
+use super::super::element::{Element, Layout, Sequence};
 
 const CORPUS: &str = "candle-metal-kernels";
 
@@ -147,13 +147,13 @@ fn sigmoid_error(x: f64, a: Arithmetic) -> f64 {
 }
 
 /// The tanh approximation; beyond 5 it is the identity.
-pub(super) fn gelu(x: f64) -> f64 {
+pub fn gelu(x: f64) -> f64 {
     let slope = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
     if x > 5.0 { x } else { 0.5 * x * (1.0 + (slope * (x + 0.044_715 * x * x * x)).tanh()) }
 }
 
 /// Abramowitz and Stegun, formula 7.1.26.
-pub(super) fn erf(x: f64) -> f64 {
+pub fn erf(x: f64) -> f64 {
     let t = (1.0 + 0.327_591_1 * x.abs()).recip();
     let sum = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592]
         .iter()
@@ -178,12 +178,12 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Number of threads that candle launches for `count` elements: each processes eight bytes.
-pub(super) fn workers<T>(count: usize) -> usize {
+pub fn workers<T>(count: usize) -> usize {
     count.div_ceil(8_usize.div_ceil(size_of::<T>()))
 }
 
 /// A view of an array with permuted dimensions and padding between rows.
-pub(super) fn view() -> Layout {
+pub fn view() -> Layout {
     Layout::new(&[5, 3, 7], &[8, 43, 1])
 }
 

@@ -183,11 +183,12 @@ pub(crate) struct Running {
 struct Block([u8; 64]);
 
 #[allow(unsafe_code)] // holds addresses for compiled code
-// SAFETY: the addresses point to arrays of this value, which do not move during a dispatch, and to driver memory, which any thread may
-// use. Nothing here is bound to a thread.
+// SAFETY: the addresses point to arrays of this value, which do not move during a dispatch, to blocks of suspended threadgroups, and to
+// driver memory, which any thread may use. Nothing here is bound to a thread.
 unsafe impl Send for Running {}
 #[allow(unsafe_code)] // as above
-// SAFETY: only `failure` and `record` change. Compiled code writes the record once, guarded by an atomic exchange, and it is read after
+// SAFETY: only `failure`, `record` and the blocks of suspended threadgroups change. A block is used by the one thread that runs the
+// threadgroup in a round, and the end of a round orders its uses. Compiled code writes the record once, guarded by an atomic exchange, and it is read after
 // all threadgroups have ended. Accesses of compiled code through the addresses are the kernel's responsibility, as on any device.
 unsafe impl Sync for Running {}
 

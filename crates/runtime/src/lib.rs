@@ -126,6 +126,8 @@ mod pages {
     mod errors_and_recovery {}
     #[doc = include_str!("../../../docs/launches.md")]
     mod launches {}
+    #[doc = include_str!("../../../docs/cooperative-launches.md")]
+    mod cooperative_launches {}
     #[doc = include_str!("../../../docs/streams-and-events.md")]
     mod streams_and_events {}
     #[doc = include_str!("../../../docs/isolation.md")]

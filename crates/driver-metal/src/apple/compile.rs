@@ -168,10 +168,11 @@ fn refused(error: &NSError, source: &Source, code: &Code) -> Error {
 
 /// `Unsupported` if a source includes the header of grid barriers.
 fn unless_grid(found: Vec<Diagnostic>) -> Error {
-    match found.iter().find(|diagnostic| diagnostic.message.contains(flatten::NO_GRID_BARRIERS)) {
-        Some(Diagnostic { file, line, .. }) => {
-            Error::unsupported(format!("{file}:{line}: {}", flatten::NO_GRID_BARRIERS))
-        }
+    let mut of_grid =
+        found.iter().filter(|diagnostic| diagnostic.message.contains(flatten::NO_GRID_BARRIERS));
+    let place = of_grid.next().map(|Diagnostic { file, line, .. }| format!("{file}:{line}"));
+    match place {
+        Some(place) => Error::unsupported(format!("{place}: {}", flatten::NO_GRID_BARRIERS)),
         None => Error::Compile(found),
     }
 }

@@ -64,10 +64,38 @@ impl Generator {
         command.args(["-mllvm", if approximate { "-nvptx-prec-divf32=1" } else { "-nvptx-prec-divf32=2" }]);
         command.args(["-x", "ir", "-o", "-"]).arg(&file);
         command.stdin(Stdio::null());
-        let result = stage::timed("codegen", || run(command)).map(|text| straight(&signed(&text)));
+        let result =
+            stage::timed("codegen", || run(command)).map(|text| straight(&signed(&acquiring(&text))));
         result.map_err(|why| Error::Environment(format!("{why}\n{}", folder.keep(&["kernel.ll"]))))
     }
 }
+
+/// Replaces fences of the device by those that acquire and release. `membar` is sequentially consistent, which takes longer, and which
+/// neither barriers nor fences of Metal are at this scope (PTX ISA, "membar/fence").
+///
+/// A loop that waits for a word, and a fence behind it, become a loop that acquires: a fence waits for all accesses of the thread.
+fn acquiring(text: &str) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for at in 0..lines.len() {
+        if lines[at].trim() != "membar.gl;" {
+            continue;
+        }
+        let label = at.checked_sub(WAIT).and_then(|label| lines[label].strip_suffix(':').map(str::to_owned));
+        let is_wait = label.is_some_and(|label| {
+            lines[at - WAIT + 1].trim().starts_with(VOLATILE)
+                && branch(&lines[at - 1]).is_some_and(|(_, to)| to == label)
+        });
+        if is_wait {
+            lines[at - WAIT + 1] = lines[at - WAIT + 1].replacen(VOLATILE, "ld.acquire.gpu.global.u32", 1);
+        }
+        lines[at] = if is_wait { String::new() } else { "\tfence.acq_rel.gpu;".into() };
+    }
+    lines.iter().filter(|line| !line.is_empty()).flat_map(|line| [line.as_str(), "\n"]).collect()
+}
+
+/// Lines of a loop that waits for a grid's barrier, from its label on.
+const WAIT: usize = 5;
+const VOLATILE: &str = "ld.volatile.global.u32";
 
 /// Replaces `abs.s16`. ptxas assumes that its result is non-negative and zero-extends it, which is wrong for -32768
 /// (observed with CUDA 13.0).
@@ -177,6 +205,21 @@ mod tests {
         assert_eq!(straight(&around("!%p1")), once("%p1"));
         let elsewhere = "\t@%p1 bra \t$A;\n\tbra.uni \t$B;\n$B:\n\tret;\n$A:\n\ttrap;\n";
         assert_eq!(straight(elsewhere), elsewhere);
+    }
+
+    #[test]
+    fn fences_of_the_device_acquire_and_release() {
+        let text = "\tbar.sync \t0;\n\tmembar.gl;\n\tmembar.sys;\n";
+        assert_eq!(acquiring(text), "\tbar.sync \t0;\n\tfence.acq_rel.gpu;\n\tmembar.sys;\n");
+        let wait = |load: &str, to: &str, fence: &str| {
+            format!(
+                "$L4:\n\t{load} \t%r8, [%rd3];\n\txor.b32  \t%r9, %r8, %r5;\n\tsetp.gt.s32 \t%p1, %r9, -1;\n\t@%p1 bra \t{to};\n{fence}"
+            )
+        };
+        let volatile = wait("ld.volatile.global.u32", "$L4", "\tmembar.gl;\n");
+        assert_eq!(acquiring(&volatile), wait("ld.acquire.gpu.global.u32", "$L4", ""));
+        let no_loop = wait("ld.volatile.global.u32", "$L5", "\tmembar.gl;\n");
+        assert_eq!(acquiring(&no_loop), wait("ld.volatile.global.u32", "$L5", "\tfence.acq_rel.gpu;\n"));
     }
 
     #[test]

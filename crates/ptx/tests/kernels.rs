@@ -272,5 +272,5 @@ fn atomics_on_coherent_memory_have_system_scope() {
              atomic_thread_fence(mem_flags::mem_device, memory_order_release, thread_scope_device);
              b[0] = 3;
          }");
-    expect(&fences, &["st.volatile.global.u32", "membar.sys", "membar.gl", "st.global.u32"], &[]);
+    expect(&fences, &["st.volatile.global.u32", "membar.sys", "fence.acq_rel.gpu", "st.global.u32"], &[]);
 }

@@ -6,7 +6,8 @@
 //! returned, so the threads at the barrier choose one of them by writing to one word of shared memory.
 //!
 //! A fence before the addition and one behind the wait make all that the blocks wrote before the barrier visible behind it (PTX ISA, "Memory
-//! Consistency Model": causality order; `bar.sync` synchronizes the threads of a block).
+//! Consistency Model": causality order; `bar.sync` synchronizes the threads of a block). In PTX the second fence and the loads of the wait
+//! become loads that acquire (`elinvar-ptx`).
 
 use elinvar_ir::{Const, Global, Inst, Module, Op, Operand, Type};
 

@@ -395,13 +395,13 @@ fn head_end(tokens: &TokenBuffer, i: usize) -> Option<(usize, bool)> {
             ":" if is_function => return Some((at, is_function)),
             "}" => return None,
             "operator" => {
-                // `operator()` and `operator=` are names.
+                // `operator()` and `operator=` are names; of `operator-()` only the sign is.
                 at += 1;
-                while at < tokens.len()
-                    && !tokens.is_identifier(at)
-                    && (tokens.spelling(at) != "(" || tokens.spelling(at + 1) == ")")
-                {
-                    at += if tokens.spelling(at) == "(" { 2 } else { 1 };
+                if tokens.spelling(at) == "(" {
+                    at += 2;
+                }
+                while at < tokens.len() && !tokens.is_identifier(at) && tokens.spelling(at) != "(" {
+                    at += 1;
                 }
             }
             "(" => {
@@ -575,6 +575,8 @@ mod tests {
             ),
             None
         );
+        let signs = "T operator-() device { return a; } T operator-() const thread { return b; }";
+        assert_eq!(second(signs, true), None);
         assert_eq!(
             second("struct P<thread T*> { int x; } struct P<device T*> { int x; }", false),
             Some(Verdict::Same)

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use elinvar::{Grid, Result as Outcome};
+use elinvar::{DeviceKind, Grid, Result as Outcome};
 
 use super::carried::compile;
 use super::checks::VECTOR_ADD;
@@ -43,8 +43,10 @@ pub(super) fn prepared(context: &Context) -> Result<Measured> {
 fn child(context: &Context, prepared: &str) -> Result<[u64; 2]> {
     let failed = |why: String| Failure::Machine(format!("the process of a first launch: {why}"));
     let mut command = Command::new(std::env::current_exe().map_err(|error| failed(error.to_string()))?);
-    command.args(["bench", NAME, "--device", context.device.kind().name()]);
-    command.args(["--threads", &context.threads.to_string()]).env(CHILD, prepared);
+    command.args(["bench", NAME, "--device", context.device.kind().name()]).env(CHILD, prepared);
+    if context.device.kind() == DeviceKind::Cpu {
+        command.args(["--threads", &context.threads.to_string()]);
+    }
     let output = command.output().map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find_map(|line| line.strip_prefix(CHILD));

@@ -2,6 +2,7 @@
 //! the user's cache, or `ELINVAR_APPLE_FOLDER`.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use etcetera::BaseStrategy as _;
 
@@ -22,6 +23,33 @@ pub fn folder() -> Result<PathBuf> {
             .join("elinvar-apple"),
     };
     Ok(folder.join(format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), state())))
+}
+
+/// Number of builds of other versions that are kept, and how long one is kept after its last use.
+const KEPT: usize = 2;
+const UNUSED: Duration = Duration::from_secs(24 * 3600);
+/// A file in a build's folder, written at each use.
+const USED: &str = "used";
+
+/// Notes that the build in this folder is used, and removes older ones beside it, each of which takes a gigabyte: all but the last, unless
+/// they were used within a day. A build that cannot be removed stays.
+pub fn keep_recent(folder: &Path) {
+    if let Err(error) = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(USED), "")) {
+        eprintln!("warning: {}: {error}", folder.display());
+    }
+    let name = folder.file_name();
+    let builds = folder.parent().and_then(|all| std::fs::read_dir(all).ok()).into_iter().flatten().flatten();
+    let used = |path: &Path| std::fs::metadata(path.join(USED)).and_then(|used| used.modified()).ok();
+    let mut others: Vec<(SystemTime, PathBuf)> = builds
+        .filter(|build| Some(&*build.file_name()) != name)
+        .filter_map(|build| Some((used(&build.path())?, build.path())))
+        .collect();
+    others.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+    for (used, path) in others.into_iter().skip(KEPT) {
+        if used.elapsed().is_ok_and(|unused| unused > UNUSED) {
+            let _stays = std::fs::remove_dir_all(path);
+        }
+    }
 }
 
 /// Hash of the sources.
@@ -79,6 +107,29 @@ mod tests {
         let dependencies = packages.iter().flat_map(|package| package["dependencies"].as_array().unwrap());
         let beside = dependencies.map(|dependency| &dependency["path"]).filter(|path| !path.is_null());
         (members.collect(), beside.map(path).collect())
+    }
+
+    #[test]
+    fn builds_that_have_not_been_used_for_long_are_removed() {
+        let all = tempfile::tempdir().unwrap();
+        let build = |name: &str| all.path().join(name);
+        let hours = |hours: u64| SystemTime::now() - Duration::from_secs(hours * 3600);
+        // A folder without the file is none of ours.
+        for (name, used) in [("a", Some(30)), ("b", Some(60)), ("c", Some(40)), ("d", Some(3)), ("e", None)] {
+            std::fs::create_dir(build(name)).unwrap();
+            if let Some(used) = used {
+                let file = std::fs::File::create(build(name).join(USED)).unwrap();
+                file.set_modified(hours(used)).unwrap();
+            }
+        }
+        keep_recent(&build("new"));
+        let left = |name: &str| build(name).exists();
+        assert_eq!(["a", "b", "c", "d", "e", "new"].map(left), [true, false, false, true, true, true]);
+        // Three that were used today stay.
+        keep_recent(&build("d"));
+        keep_recent(&build("f"));
+        keep_recent(&build("g"));
+        assert_eq!(["a", "d", "f", "g", "new"].map(left), [false, true, true, true, true]);
     }
 
     #[test]

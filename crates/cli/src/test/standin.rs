@@ -41,7 +41,11 @@ impl StandIn {
     pub fn build() -> Result<Self> {
         let (workspace, target) = match checkout() {
             Some((workspace, target)) => (Some(workspace), target),
-            None => (None, carried::folder()?),
+            None => {
+                let folder = carried::folder()?;
+                carried::keep_recent(&folder);
+                (None, folder)
+            }
         };
         let library = match built()? {
             Some(library) => library,

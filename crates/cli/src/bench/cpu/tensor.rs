@@ -51,6 +51,8 @@ pub const ROWS: [Row; 23] = [
 
 /// Number of rounds, of which the median is reported, and their target duration.
 const ROUNDS: usize = 9;
+/// Before each measurement: threads of OpenMP spin for some milliseconds after a library's work, on the cores of the next one.
+const SETTLING: std::time::Duration = std::time::Duration::from_millis(30);
 const ROUND_NS: u64 = 20_000_000;
 
 /// Runs something a number of times; returns the time of all in nanoseconds.
@@ -115,6 +117,8 @@ fn measure(stream: &Stream, plan: &Plan, baselines: Vec<Baseline<'_>>, size: Str
     let mut times = vec![Vec::new(); runs.len()];
     for _ in 0..ROUNDS {
         for (((_, run), count), times) in runs.iter_mut().zip(&counts).zip(&mut times) {
+            std::thread::sleep(SETTLING);
+            run(1)?;
             times.push(run(*count)? / count);
         }
     }

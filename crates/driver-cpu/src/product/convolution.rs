@@ -7,12 +7,12 @@ use std::sync::Arc;
 use elinvar_driver::primitive::{Convolution, Layout, MatMul, Matrix, Window};
 use elinvar_driver::{Error, MemorySlice, Result};
 use elinvar_gemm::phases::{Phases, SLACK};
-use elinvar_gemm::{Bias, Block, Element, Level, Lines, Output, Right, multiply, pack, packed_len, widen};
+use elinvar_gemm::{Bias, Block, Element, Level, Lines, Output, Right, multiply, pack, packed_len};
 
 use super::packed::{self, BiasOf};
-use super::{PER_NS, element, lines_of_block, most_panels, run, wanted_blocks};
+use super::{PER_NS, as_floats, demand, element, keep, lines_of_block, most_panels, run, wanted_blocks};
 use crate::encode::address;
-use crate::job::{Demand, RANGE_NS, Work};
+use crate::job::Work;
 use crate::pool::Worker;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
@@ -144,30 +144,25 @@ pub(super) fn convolve(
         block: [0, 0],
         stop: stop.clone(),
     };
-    let demand = |groups: usize, group_ns: u64| Demand {
-        groups: groups as u64,
-        group_ns,
-        ascending: false,
-        range_ns: RANGE_NS,
-    };
     // An element takes about 0.2 ns to pack or arrange.
-    worker.run(&Arc::new(Packing(images.clone())), demand(groups, (of_weights / groups / 5) as u64))?;
+    worker
+        .run(&Arc::new(Packing(images.clone())), demand(groups as u64, (of_weights / groups / 5) as u64))?;
     for first in (0..count).step_by(at_a_time) {
         images.images = first..count.min(first + at_a_time);
         images.divide(worker.workers());
         let channel_ns = (images.phases.channel_len() / 5) as u64;
-        worker
-            .run(&Arc::new(Arranging(images.clone())), demand(images.images.len() * channels, channel_ns))?;
+        worker.run(
+            &Arc::new(Arranging(images.clone())),
+            demand((images.images.len() * channels) as u64, channel_ns),
+        )?;
         stop.check()?;
         let [down, across] = images.blocks();
         let block_ns = (images.block[0] * images.block[1] * images.offsets.len()) as u64 / PER_NS;
         let blocks = images.images.len() * groups * down * across;
-        worker.run(&Arc::new(Multiplying(images.clone())), demand(blocks, block_ns))?;
+        worker.run(&Arc::new(Multiplying(images.clone())), demand(blocks as u64, block_ns))?;
         stop.check()?;
     }
-    if elements <= 2 * room {
-        worker.panels = kept;
-    }
+    keep(kept, room, worker);
     Ok(())
 }
 
@@ -211,16 +206,15 @@ fn offsets(phases: &Phases, inputs: usize, layout: Layout) -> Vec<usize> {
     (0..inputs * height * width).map(of).collect()
 }
 
-/// The bias, as `f32` in `room`.
+/// The bias, as `f32`; other types are converted to `room`.
 #[allow(unsafe_code)] // addresses of operands
 fn bias(p: &Convolution, operands: &[MemorySlice], element: Element, room: *mut f32) -> Result<Bias> {
     if !p.bias {
         return Ok(Bias::None);
     }
-    let first = address(&operands[2])?;
     // SAFETY: the primitive was validated: there is an element for each output channel; the room has as many.
-    unsafe { widen(element, first, 1, std::slice::from_raw_parts_mut(room, p.channels as usize)) };
-    Ok(Bias::Rows(room))
+    let first = unsafe { as_floats(address(&operands[2])?, element, p.channels as usize, room) };
+    Ok(Bias::Rows(first))
 }
 
 /// Elements behind the last image are read, and not used.
@@ -262,15 +256,13 @@ impl Images {
     fn pack_weights(&self, group: usize, scratch: &mut Scratch) -> Result<()> {
         let terms = self.offsets.len();
         let count = self.outputs * terms;
-        let mut first = self.weight_element.at(self.weights, (group * count) as isize);
+        let first = self.weight_element.at(self.weights, (group * count) as isize);
+        let converted = if self.weight_element == Element::F32 { 0 } else { count };
+        let room = scratch.reserve(converted as u64 * 4)?.cast();
         // SAFETY: the primitive was validated against its operands; the panels of groups are disjoint.
         unsafe {
-            if self.weight_element != Element::F32 {
-                let room = scratch.reserve(count as u64 * 4)?.cast();
-                widen(self.weight_element, first, 1, std::slice::from_raw_parts_mut(room, count));
-                first = room.cast();
-            }
-            let lines = Lines { first: first.cast(), line: terms as isize, term: 1 };
+            let first = as_floats(first, self.weight_element, count, room);
+            let lines = Lines { first, line: terms as isize, term: 1 };
             pack(lines, self.outputs, terms, self.level.rows(), self.panels(group));
         }
         Ok(())

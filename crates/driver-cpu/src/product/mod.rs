@@ -13,11 +13,13 @@ use std::sync::Arc;
 
 use elinvar_driver::primitive::{Activation, Convolution, DataType, MatMul};
 use elinvar_driver::{Error, MemorySlice, Result};
-use elinvar_gemm::Element;
+use elinvar_gemm::{Element, widen};
 
 use packed::BiasOf;
 
+use crate::job::{Demand, RANGE_NS};
 use crate::pool::Worker;
+use crate::scratch::Scratch;
 use crate::stop::Stop;
 
 /// Products with fewer rows or columns, or fewer multiply-adds, are not packed, which costs as much as it saves.
@@ -84,6 +86,31 @@ fn run(stop: &Stop, groups: Range<u64>, mut each: impl FnMut(usize) -> Result<()
         }
     }
     ControlFlow::Continue(())
+}
+
+/// A job of so many groups, each of which takes about `group_ns` nanoseconds.
+fn demand(groups: u64, group_ns: u64) -> Demand {
+    Demand { groups, group_ns, ascending: false, range_ns: RANGE_NS }
+}
+
+/// Returns a worker's panels to it, unless they are much larger than what it packs at a time.
+fn keep(mut panels: Scratch, room: usize, worker: &mut Worker) {
+    panels.release_above(2 * room * size_of::<f32>());
+    worker.panels = panels;
+}
+
+/// A vector of `count` elements as `f32`: where it is, or converted to `room`.
+///
+/// # Safety
+/// The elements must be readable, and as many writable in `room`.
+#[allow(unsafe_code)] // addresses of operands
+unsafe fn as_floats(first: *const u8, element: Element, count: usize, room: *mut f32) -> *const f32 {
+    if element == Element::F32 {
+        return first.cast();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { widen(element, first, 1, std::slice::from_raw_parts_mut(room, count)) };
+    room
 }
 
 /// Lines of a block: as many panels of `width` as give `wanted` blocks, but at most `most` panels.

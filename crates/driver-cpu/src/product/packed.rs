@@ -9,9 +9,11 @@ use elinvar_gemm::{
     Bias, Block, Element, Level, Lines, Output, Right, multiply as multiply_block, pack, widen,
 };
 
-use super::{PER_NS, activation, element, lines_of_block, most_panels, run, wanted_blocks};
+use super::{
+    PER_NS, activation, as_floats, demand, element, keep, lines_of_block, most_panels, run, wanted_blocks,
+};
 use crate::encode::address;
-use crate::job::{Demand, RANGE_NS, Work};
+use crate::job::{Demand, Work};
 use crate::pool::Worker;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
@@ -193,9 +195,7 @@ pub(super) fn multiply(
             stop.check()?;
         }
     }
-    if elements <= room {
-        worker.panels = kept;
-    }
+    keep(kept, room, worker);
     Ok(())
 }
 
@@ -206,13 +206,10 @@ fn bias(p: &MatMul, operands: &[MemorySlice], of: BiasOf, room: *mut f32) -> Res
         return Ok(Bias::None);
     }
     let count = if of == BiasOf::Rows { p.result.rows } else { p.result.columns } as usize;
-    let (mut first, element) = (address(&operands[2])?, element(p.data_type)?);
-    if element != Element::F32 {
-        // SAFETY: the primitive was validated: there are so many elements; the room has as many.
-        unsafe { widen(element, first, 1, std::slice::from_raw_parts_mut(room, count)) };
-        first = room.cast();
-    }
-    Ok(if of == BiasOf::Rows { Bias::Rows(first.cast()) } else { Bias::Columns(first.cast()) })
+    let (first, element) = (address(&operands[2])?, element(p.data_type)?);
+    // SAFETY: the primitive was validated: there are so many elements; the room has as many.
+    let first = unsafe { as_floats(first, element, count, room) };
+    Ok(if of == BiasOf::Rows { Bias::Rows(first) } else { Bias::Columns(first) })
 }
 
 impl Product {
@@ -240,23 +237,15 @@ impl Product {
     fn packing(&self) -> Demand {
         let matrices = if self.shares_right { 1 } else { self.matrices.len() };
         let strips = self.columns.len().div_ceil(self.strip());
-        Demand {
-            groups: (matrices * strips * self.terms.div_ceil(self.length)) as u64,
-            // An element takes about 0.2 ns.
-            group_ns: (self.strip() * self.length / 5) as u64,
-            ascending: false,
-            range_ns: RANGE_NS,
-        }
+        // An element takes about 0.2 ns.
+        let groups = matrices * strips * self.terms.div_ceil(self.length);
+        demand(groups as u64, (self.strip() * self.length / 5) as u64)
     }
 
     fn multiplying(&self) -> Demand {
         let ([down, across], [rows, columns]) = (self.blocks(), self.block);
-        Demand {
-            groups: (self.matrices.len() * down * across) as u64,
-            group_ns: (rows * columns) as u64 * self.terms as u64 / PER_NS,
-            ascending: false,
-            range_ns: RANGE_NS,
-        }
+        let groups = self.matrices.len() * down * across;
+        demand(groups as u64, (rows * columns) as u64 * self.terms as u64 / PER_NS)
     }
 
     /// Terms of a block.

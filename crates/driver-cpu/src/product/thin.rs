@@ -4,14 +4,13 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{Activation, DataType, MatMul, Matrix};
+use elinvar_driver::primitive::{Activation, MatMul, Matrix};
 use elinvar_driver::{Error, MemorySlice, Result};
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
+use elinvar_gemm::Element;
 
-use super::{PER_NS, activation};
+use super::{PER_NS, activation, demand, element, run};
 use crate::encode::address;
-use crate::job::{Demand, RANGE_NS, Work};
+use crate::job::Work;
 use crate::pool::Worker;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
@@ -28,6 +27,7 @@ const LEAST: u32 = 96;
 /// A product in progress. The submission keeps the operands' memory alive.
 struct Product {
     p: MatMul,
+    element: Element,
     left: *const u8,
     right: *const u8,
     bias: *const u8,
@@ -46,23 +46,6 @@ unsafe impl Send for Product {}
 // SAFETY: as above.
 unsafe impl Sync for Product {}
 
-/// A 16-bit element type, which is multiplied as `f32`.
-trait Short: Copy + Into<f32> {
-    fn of(value: f32) -> Self;
-}
-
-impl Short for f16 {
-    fn of(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-}
-
-impl Short for bf16 {
-    fn of(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-}
-
 /// Computes a product: left, right, bias if there is one, result.
 pub(crate) fn multiply(
     p: &MatMul,
@@ -75,12 +58,14 @@ pub(crate) fn multiply(
     };
     let bias = if p.bias { address(&operands[2])?.cast_const() } else { std::ptr::null() };
     let mut tile = tile([p.result.rows, p.result.columns], p.matrices, worker.workers());
-    if p.data_type != DataType::F32 {
+    let element = element(p.data_type)?;
+    if element != Element::F32 {
         tile = tile.map(|side| side.min(WIDENED));
     }
     let tiles = [p.result.rows.div_ceil(tile[0]), p.result.columns.div_ceil(tile[1])].map(u64::from);
     let product = Product {
         p: *p,
+        element,
         left: address(left)?,
         right: address(right)?,
         bias,
@@ -90,13 +75,9 @@ pub(crate) fn multiply(
         stop: stop.clone(),
     };
     let of_tile = u64::from(tile[0]) * u64::from(tile[1]);
-    let demand = Demand {
-        // Below 2^62, as the operands are in memory.
-        groups: tiles[0].saturating_mul(tiles[1]).saturating_mul(u64::from(p.matrices)),
-        group_ns: of_tile.saturating_mul(u64::from(p.interior())) / PER_NS,
-        ascending: false,
-        range_ns: RANGE_NS,
-    };
+    // Below 2^62, as the operands are in memory.
+    let groups = tiles[0].saturating_mul(tiles[1]).saturating_mul(u64::from(p.matrices));
+    let demand = demand(groups, of_tile.saturating_mul(u64::from(p.interior())) / PER_NS);
     worker.run(&Arc::new(product), demand)?;
     stop.check()
 }
@@ -118,96 +99,102 @@ fn tile(mut size: [u32; 2], matrices: u32, workers: usize) -> [u32; 2] {
 
 impl Work for Product {
     fn run(&self, groups: Range<u64>, _scratch: &mut Scratch) -> ControlFlow<()> {
-        for group in groups {
-            if self.stop.check().is_err() {
-                return ControlFlow::Break(());
+        run(&self.stop, groups, |group| {
+            match self.element {
+                Element::F32 => self.tile(group as u64),
+                Element::F16 | Element::BF16 => self.widened(group as u64),
             }
-            match self.p.data_type {
-                DataType::F16 => self.widened::<f16>(group),
-                DataType::BF16 => self.widened::<bf16>(group),
-                _ => self.tile(group),
-            }
-        }
-        ControlFlow::Continue(())
+            Ok(())
+        })
     }
 }
 
 /// A part of a matrix: the address of its first element, and the strides of rows and columns in elements.
-struct Part<T> {
-    first: *mut T,
+#[derive(Clone, Copy)]
+struct Part {
+    first: *mut u8,
+    element: Element,
     down: isize,
     across: isize,
 }
 
-impl<T> Clone for Part<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Part<T> {}
-
-impl<T> Part<T> {
+impl Part {
     fn at(self, row: usize, column: usize) -> Self {
         let offset = row as isize * self.down + column as isize * self.across;
-        Self { first: self.first.wrapping_offset(offset), ..self }
+        Self { first: self.element.at(self.first, offset).cast_mut(), ..self }
+    }
+
+    /// # Safety
+    /// The part must have the element.
+    #[allow(unsafe_code)] // addresses
+    unsafe fn read(self, row: usize, column: usize) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.element.read(self.at(row, column).first, 0) }
+    }
+
+    /// # Safety
+    /// As for `read`, without another access.
+    #[allow(unsafe_code)] // addresses
+    unsafe fn write(self, row: usize, column: usize, value: f32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.element.write(self.at(row, column).first, 0, value) };
     }
 }
 
 /// A tile, with its factors.
-struct Tile<T> {
+struct Tile {
     rows: usize,
     columns: usize,
-    left: Part<T>,
-    right: Part<T>,
-    result: Part<T>,
-    /// Elements for the columns, or null.
-    bias: *const T,
+    left: Part,
+    right: Part,
+    result: Part,
+    /// A row with elements for the columns.
+    bias: Option<Part>,
 }
 
 impl Product {
-    fn place<T>(&self, group: u64) -> Tile<T> {
-        let p = &self.p;
+    fn place(&self, group: u64) -> Tile {
+        let (p, element) = (&self.p, self.element);
         let of_matrix = self.tiles[0] * self.tiles[1];
         let (tile, matrix) = (group % of_matrix, (group / of_matrix) as isize);
         let row = (tile / self.tiles[1]) as usize * self.tile[0] as usize;
         let column = (tile % self.tiles[1]) as usize * self.tile[1] as usize;
         let part = |first: *const u8, shape: Matrix, turned: bool| {
             let [line, whole] =
-                [shape.row_bytes, shape.matrix_bytes].map(|bytes| (bytes / size_of::<T>() as u64) as isize);
+                [shape.row_bytes, shape.matrix_bytes].map(|bytes| (bytes / element.size() as u64) as isize);
             let (down, across) = if turned { (1, line) } else { (line, 1) };
-            Part { first: first.cast::<T>().wrapping_offset(matrix * whole).cast_mut(), down, across }
+            Part { first: element.at(first, matrix * whole).cast_mut(), element, down, across }
         };
-        let bias = if p.bias { self.bias.cast::<T>().wrapping_add(column) } else { std::ptr::null() };
+        let bias = Part { first: self.bias.cast_mut(), element, down: 0, across: 1 };
         Tile {
             rows: (p.result.rows as usize - row).min(self.tile[0] as usize),
             columns: (p.result.columns as usize - column).min(self.tile[1] as usize),
             left: part(self.left, p.left, p.transpose_left).at(row, 0),
             right: part(self.right, p.right, p.transpose_right).at(0, column),
             result: part(self.result, p.result, false).at(row, column),
-            bias,
+            bias: p.bias.then(|| bias.at(0, column)),
         }
     }
 
     #[allow(unsafe_code)] // addresses in operands
     fn tile(&self, group: u64) {
         let p = &self.p;
-        let Tile { rows, columns, left, right, result, bias } = self.place::<f32>(group);
+        let Tile { rows, columns, left, right, result, bias } = self.place(group);
         // SAFETY: the primitive was validated against its operands, and the tile is within the result; no other tile has its elements.
         // Concurrent accesses would be a race of the program.
         unsafe {
             multiply_into(result, p.beta, left, right, p.alpha, [rows, columns, p.interior() as usize])
         };
-        if bias.is_null() && p.activation == Activation::None {
+        if bias.is_none() && p.activation == Activation::None {
             return;
         }
         for row in 0..rows {
             for column in 0..columns {
-                let element = result.at(row, column).first;
                 // SAFETY: as above; the bias has an element for each column.
                 unsafe {
-                    let added = if bias.is_null() { 0.0 } else { bias.add(column).read() };
-                    element.write(activation(p.activation).of(element.read() + added));
+                    let added = bias.map_or(0.0, |bias| bias.read(0, column));
+                    let sum = result.read(row, column) + added;
+                    result.write(row, column, activation(p.activation).of(sum));
                 }
             }
         }
@@ -215,16 +202,13 @@ impl Product {
 
     /// A tile of 16-bit numbers: sums are kept in `f32`, and rounded once.
     #[allow(unsafe_code)] // addresses in operands
-    fn widened<T: Short>(&self, group: u64)
-    where
-        [T]: HalfFloatSliceExt,
-    {
+    fn widened(&self, group: u64) {
         let p = &self.p;
-        let Tile { rows, columns, left, right, result, bias } = self.place::<T>(group);
+        let Tile { rows, columns, left, right, result, bias } = self.place(group);
         let terms = p.interior() as usize;
         let mut sums = vec![0.0f32; rows * columns];
         let (mut of_left, mut of_right) = (Vec::new(), Vec::new());
-        let all = Part { first: sums.as_mut_ptr(), down: columns as isize, across: 1 };
+        let all = floats(&mut sums, columns as isize, 1);
         for term in (0..terms).step_by(TERMS) {
             let count = (terms - term).min(TERMS);
             let beta = if term == 0 { 0.0 } else { 1.0 };
@@ -237,29 +221,28 @@ impl Product {
         }
         for row in 0..rows {
             for column in 0..columns {
-                let element = result.at(row, column).first;
                 let sum = sums[row * columns + column];
                 // SAFETY: as for `tile`.
                 unsafe {
-                    let held = if p.beta == 0.0 { 0.0 } else { p.beta * element.read().into() };
-                    let added = if bias.is_null() { 0.0 } else { bias.add(column).read().into() };
-                    element.write(T::of(activation(p.activation).of(sum + held + added)));
+                    let held = if p.beta == 0.0 { 0.0 } else { p.beta * result.read(row, column) };
+                    let added = bias.map_or(0.0, |bias| bias.read(0, column));
+                    result.write(row, column, activation(p.activation).of(sum + held + added));
                 }
             }
         }
     }
 }
 
-/// `result = beta · result + alpha · left · right` of rows, columns and terms. If beta is 0, the result is not read.
+/// `result = beta · result + alpha · left · right` of rows, columns and terms, all `f32`. If beta is 0, the result is not read.
 ///
 /// # Safety
 /// The parts must be valid, and the result not overlap the factors.
 #[allow(unsafe_code)] // addresses
 unsafe fn multiply_into(
-    result: Part<f32>,
+    result: Part,
     beta: f32,
-    left: Part<f32>,
-    right: Part<f32>,
+    left: Part,
+    right: Part,
     alpha: f32,
     [rows, columns, terms]: [usize; 3],
 ) {
@@ -269,14 +252,14 @@ unsafe fn multiply_into(
             rows,
             columns,
             terms,
-            result.first,
+            result.first.cast::<f32>(),
             result.across,
             result.down,
             beta != 0.0,
-            left.first,
+            left.first.cast::<f32>(),
             left.across,
             left.down,
-            right.first,
+            right.first.cast::<f32>(),
             right.across,
             right.down,
             beta,
@@ -294,20 +277,21 @@ unsafe fn multiply_into(
 /// # Safety
 /// The part must be valid.
 #[allow(unsafe_code)] // addresses
-unsafe fn widen<T>(part: Part<T>, [rows, columns]: [usize; 2], to: &mut Vec<f32>) -> Part<f32>
-where
-    [T]: HalfFloatSliceExt,
-{
+unsafe fn widen(part: Part, [rows, columns]: [usize; 2], to: &mut Vec<f32>) -> Part {
     to.resize(rows * columns, 0.0);
     let by_rows = part.across == 1;
     let length = if by_rows { columns } else { rows };
     for (number, line) in to.chunks_exact_mut(length).enumerate() {
         let first = if by_rows { part.at(number, 0) } else { part.at(0, number) }.first;
         // SAFETY: the elements of a line are contiguous.
-        unsafe { std::slice::from_raw_parts(first, length) }.convert_to_f32_slice(line);
+        unsafe { elinvar_gemm::widen(part.element, first, 1, line) };
     }
     let (down, across) = if by_rows { (length as isize, 1) } else { (1, length as isize) };
-    Part { first: to.as_mut_ptr(), down, across }
+    floats(to, down, across)
+}
+
+fn floats(of: &mut [f32], down: isize, across: isize) -> Part {
+    Part { first: of.as_mut_ptr().cast(), element: Element::F32, down, across }
 }
 
 #[cfg(test)]

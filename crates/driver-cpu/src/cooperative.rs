@@ -8,9 +8,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use elinvar_driver::{Dim3, Error, PerProcess, Result};
+use elinvar_driver::{PerProcess, Result};
 
-use crate::kernel::CompiledKernel;
 use crate::limits;
 use crate::scratch::Scratch;
 
@@ -38,18 +37,6 @@ pub(crate) fn memory() -> u64 {
 /// The largest number of threadgroups of a launch, each of which keeps this many bytes.
 pub(crate) fn resident_groups(bytes: u64) -> u64 {
     (memory() / stride(bytes)).min(MOST_GROUPS)
-}
-
-/// Rejects a launch of more threadgroups than can be resident.
-pub(crate) fn expect_resident(kernel: &CompiledKernel, group: Dim3, groups: u64, bytes: u64) -> Result<()> {
-    let most = resident_groups(bytes);
-    if groups <= most {
-        return Ok(());
-    }
-    let name = &kernel.name;
-    Err(Error::invalid(format!(
-        "kernel `{name}`: a cooperative launch of {groups} threadgroups of {group} threads; at most {most} are resident at once"
-    )))
 }
 
 /// The blocks of a launch's threadgroups.

@@ -103,7 +103,7 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
     };
     unused.set(dispatch, threads, &kernel, stop, pipeline.log_kernel())?;
     let (group_ns, ended) = if kernel.cooperative {
-        cooperative::expect_resident(&kernel, dispatch.group, total, unused.scratch)?;
+        dispatch.expect_resident(total.into(), cooperative::resident_groups(unused.scratch))?;
         let mut memory = std::mem::take(&mut worker.suspended);
         unused.suspended = Some(Suspended::new(&mut memory, total, unused.scratch)?);
         let ended = run_rounds(&running, demand, worker);

@@ -4,6 +4,7 @@
 //! `elinvar-ptx`.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use cudarc::driver::sys::{
 };
 use elinvar_driver::{Binding, Dim3, Dispatch, Error, LogKernel, MemorySlice, Result};
 use elinvar_ptx::{Argument, Block, Bounds, Extent, Parameter, Ptx};
+use parking_lot::Mutex;
 
 use crate::caps;
 use crate::context::{Context, Handle};
@@ -49,6 +51,8 @@ pub(crate) struct Function {
     max_threads: u32,
     /// Registers per thread.
     registers: i32,
+    /// Largest numbers of threadgroups of cooperative launches, by threadgroup size and dynamic threadgroup memory.
+    resident: Mutex<HashMap<(Dim3, u64), u64>>,
     /// Decoder of fault records, if it checks bounds.
     pub(crate) bounds: Option<Arc<Bounds>>,
     /// Its log calls, if it has any.
@@ -84,6 +88,7 @@ impl Function {
             most_dynamic: 0,
             max_threads: 0,
             registers: 0,
+            resident: Mutex::default(),
             bounds,
             log: None,
         };
@@ -144,8 +149,14 @@ impl Function {
 
     /// The largest number of resident threadgroups of this size with so many bytes of dynamic threadgroup memory.
     pub(crate) fn resident_groups(&self, group: Dim3, threadgroup_bytes: u64) -> Result<u64> {
+        let size = (group, threadgroup_bytes);
+        if let Some(known) = self.resident.lock().get(&size) {
+            return Ok(*known);
+        }
         let shared = self.dynamic_base.saturating_add(threadgroup_bytes);
-        cooperative::resident_groups(&self.context, self.function.0, group, shared)
+        let groups = cooperative::resident_groups(&self.context, self.function.0, group, shared)?;
+        self.resident.lock().insert(size, groups);
+        Ok(groups)
     }
 
     /// Appends a launch over `threads` to a stream. The context must be current.
@@ -171,7 +182,8 @@ impl Function {
         let none = std::ptr::null_mut();
         let is_cooperative = self.is_cooperative();
         if is_cooperative {
-            self.expect_resident(dispatch, grid)?;
+            let most = self.resident_groups(dispatch.group, dispatch.threadgroup_bytes())?;
+            dispatch.expect_resident(grid.volume(), most)?;
         }
         // SAFETY: the runtime has checked the bindings against the kernel's signature; what the kernel does with them is the caller's
         // responsibility. The submission keeps the memory that they refer to.
@@ -209,19 +221,6 @@ impl Function {
             }
         };
         launched.map_err(|failure| self.context.error(failure, &format!("launching kernel `{}`", self.name)))
-    }
-
-    /// Rejects a cooperative launch of more threadgroups than can be resident.
-    fn expect_resident(&self, dispatch: &Dispatch, groups: Dim3) -> Result<()> {
-        let most = self.resident_groups(dispatch.group, dispatch.threadgroup_bytes())?;
-        let groups = groups.volume();
-        if groups <= u128::from(most) {
-            return Ok(());
-        }
-        Err(Error::invalid(format!(
-            "kernel `{}`: a cooperative launch of {groups} threadgroups of {} threads; at most {most} are resident at once",
-            self.name, dispatch.group
-        )))
     }
 
     /// CUDA's grid, and how it maps to threadgroups, for the kernel: the mapping, and the threadgroups along x and y.

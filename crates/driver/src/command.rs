@@ -115,6 +115,20 @@ impl Dispatch {
         sizes.fold(0, u64::saturating_add)
     }
 
+    /// Rejects a cooperative launch of `groups` threadgroups if at most `most` can be resident.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the kernel and both numbers.
+    pub fn expect_resident(&self, groups: u128, most: u64) -> Result<()> {
+        if groups <= u128::from(most) {
+            return Ok(());
+        }
+        let (name, group) = (&self.pipeline.signature().name, self.group);
+        Err(Error::invalid(format!(
+            "kernel `{name}`: a cooperative launch of {groups} threadgroups of {group} threads; at most {most} are resident at once"
+        )))
+    }
+
     /// Prepares the kernel for this dispatch.
     ///
     /// # Errors

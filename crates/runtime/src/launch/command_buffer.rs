@@ -437,22 +437,13 @@ impl fmt::Debug for CommandBuffer {
 /// Rejects a launch of a kernel with grid barriers that is not cooperative, or has more threadgroups than can be resident.
 fn expect_resident(dispatch: &Dispatch, is_cooperative: bool) -> Result<()> {
     let name = &dispatch.pipeline.signature().name;
-    let refuse = |why: String| Err(Error::invalid(format!("kernel `{name}`: {why}")));
+    let refuse = |why: &str| Err(Error::invalid(format!("kernel `{name}`: {why}")));
     if !is_cooperative {
-        return refuse(
-            "it has a grid barrier; launch it with `launch_cooperative` or `Grid::cooperative`".into(),
-        );
+        return refuse("it has a grid barrier; launch it with `launch_cooperative` or `Grid::cooperative`");
     }
     let Some(threads) = dispatch.grid.threads() else {
-        return refuse("a cooperative launch cannot have its size in memory (`Grid::indirect`)".into());
+        return refuse("a cooperative launch cannot have its size in memory (`Grid::indirect`)");
     };
-    let group = dispatch.group;
-    let groups = threads.div_ceil(group).volume();
-    let most = dispatch.pipeline.resident_groups(group, dispatch.threadgroup_bytes())?;
-    match groups <= u128::from(most) {
-        true => Ok(()),
-        false => refuse(format!(
-            "a cooperative launch of {groups} threadgroups of {group} threads; at most {most} are resident at once"
-        )),
-    }
+    let most = dispatch.pipeline.resident_groups(dispatch.group, dispatch.threadgroup_bytes())?;
+    dispatch.expect_resident(threads.div_ceil(dispatch.group).volume(), most)
 }

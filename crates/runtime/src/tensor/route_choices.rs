@@ -129,12 +129,13 @@ fn measure(device: &Device, operation: &Operation, operands: &Operands<'_>) -> R
     let [library, kernel] =
         [Route::Vendor, Route::Kernel].map(|route| Plan::of(device, operation, &operands, route, None));
     let plans = [library?, kernel?];
-    let mut evicting = device.buffer_for::<u8>(EVICTING, HostAccess::Transient)?;
+    let evicting = || device.buffer_for::<u8>(EVICTING, HostAccess::Transient);
+    let mut evicting = (device.kind() == DeviceKind::Cpu).then(evicting).transpose()?;
     let (mut best, start) = ([u64::MAX; 2], Instant::now());
     for run in 1..=MOST_RUNS {
         for (best, plan) in best.iter_mut().zip(&plans) {
-            if device.kind() == DeviceKind::Cpu {
-                stream.fill(&mut evicting, run as u8)?;
+            if let Some(evicting) = &mut evicting {
+                stream.fill(evicting, run as u8)?;
             }
             *best = time(&stream, plan)?.min(*best);
         }

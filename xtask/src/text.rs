@@ -49,6 +49,9 @@ pub fn check(name: &str, content: &str) -> Vec<String> {
     breaches
 }
 
+/// What git puts at the start of the lines around the two sides of a conflict. Rust files with them do not compile.
+const MERGE_MARKERS: [&str; 2] = ["<<<<<<<", ">>>>>>>"];
+
 /// No tabs, no trailing whitespace, one newline at the end of the file.
 pub fn check_blanks(name: &str, content: &str) -> Vec<String> {
     let mut breaches = Vec::new();
@@ -59,6 +62,9 @@ pub fn check_blanks(name: &str, content: &str) -> Vec<String> {
         }
         if line.ends_with([' ', '\t', '\r']) {
             breaches.push(format!("{place}: trailing whitespace"));
+        }
+        if MERGE_MARKERS.iter().any(|marker| line.strip_prefix(marker).is_some_and(|rest| rest.starts_with(' '))) {
+            breaches.push(format!("{place}: a conflict of a merge"));
         }
     }
     if !content.is_empty() && (!content.ends_with('\n') || content.ends_with("\n\n")) {
@@ -138,6 +144,7 @@ mod tests {
         assert_eq!(check_blanks("a", "x \n\ty\n").len(), 2);
         assert_eq!(check_blanks("a", "x").len(), 1);
         assert_eq!(check_blanks("a", "x\n\n").len(), 1);
+        assert_eq!(check_blanks("a", "<<<<<<< HEAD\nx\n>>>>>>> main\n").len(), 2);
         assert_eq!(check_blanks("a", "x\n"), Vec::<String>::new());
     }
 

@@ -33,6 +33,7 @@ mod generated;
 mod geometric_functions;
 mod graphs;
 mod grids;
+mod hashes;
 mod indirect;
 mod integer_functions;
 mod integers;
@@ -208,6 +209,7 @@ pub fn cases() -> Vec<Case> {
         sizes::CASES,
         tiers::CASES,
         integers::CASES,
+        hashes::CASES,
         simdgroups::CASES,
         simdgroup_kernels::CASES,
         simdgroup_matrices::CASES,

@@ -56,6 +56,7 @@ mod locks;
 mod memory;
 mod observe;
 mod recovery;
+mod resident;
 mod sync;
 pub mod tensor;
 
@@ -96,6 +97,7 @@ pub use recovery::{
     Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Decision, FaultClass,
     RecoveryPolicy, decide,
 };
+pub use resident::{MessageQueue, PersistentKernel, Residency, Ticket};
 pub use sync::coalesce::Coalescing;
 pub use sync::completion::Completion;
 pub use sync::event::Event;

@@ -55,6 +55,7 @@ mod pipeline;
 mod primitives;
 mod program_scope;
 mod relational_functions;
+mod resident;
 mod sheet;
 mod simdgroup_kernels;
 mod simdgroup_matrices;
@@ -172,6 +173,7 @@ pub fn cases() -> Vec<Case> {
         divergent_barriers::CASES,
         cooperative::CASES,
         thread_groups::CASES,
+        resident::CASES,
         order::CASES,
         memory::CASES,
         large_buffers::CASES,

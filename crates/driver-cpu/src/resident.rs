@@ -45,7 +45,7 @@ pub(crate) fn run(running: &Running, groups: u64, most: usize, sleep: &ResidentT
 
 /// Resumes a thread's threadgroups in turn.
 fn serve(running: &Running, groups: impl Iterator<Item = u64> + Clone, sleep: &ResidentThreads) {
-    let ResidentThreads { doorbell, sleep_after } = sleep;
+    let ResidentThreads { doorbell, sleep_after, longest_sleep } = sleep;
     let mut idle_since: Option<Instant> = None;
     loop {
         match round(running, groups.clone()) {
@@ -63,7 +63,7 @@ fn serve(running: &Running, groups: impl Iterator<Item = u64> + Clone, sleep: &R
                 }
                 let ticket = doorbell.enter();
                 match round(running, groups.clone()) {
-                    Resumed::Idle => doorbell.wait(ticket),
+                    Resumed::Idle => doorbell.wait(ticket, *longest_sleep),
                     Resumed::Busy => idle_since = None,
                     Resumed::Ended | Resumed::Failed => {}
                 }

@@ -16,6 +16,8 @@ pub struct ResidentThreads {
     pub doorbell: Arc<Doorbell>,
     /// How long they look for work before they sleep.
     pub sleep_after: Duration,
+    /// How long they sleep at most, if work may come without a ring.
+    pub longest_sleep: Option<Duration>,
 }
 
 /// A doorbell.
@@ -46,11 +48,15 @@ impl Doorbell {
         *self.rings.lock()
     }
 
-    /// Sleeps until the bell was rung after the ticket was taken.
-    pub fn wait(&self, ticket: u64) {
+    /// Sleeps until the bell was rung after the ticket was taken, or for `most`.
+    pub fn wait(&self, ticket: u64, most: Option<Duration>) {
         let mut rings = self.rings.lock();
         while *rings == ticket {
-            self.rung.wait(&mut rings);
+            match most {
+                None => self.rung.wait(&mut rings),
+                Some(most) if self.rung.wait_for(&mut rings, most).timed_out() => return,
+                Some(_) => {}
+            }
         }
     }
 

@@ -20,6 +20,8 @@ use crate::{Arg, Args, Buffer, Completion, Extent, Grid, Kernel, Stream};
 
 /// Time of a poll of a GPU's threadgroup, approximately.
 const POLL: Duration = Duration::from_micros(2);
+/// Longest sleep of a kernel with queues on a CPU.
+const NAP: Duration = Duration::from_millis(1);
 /// Largest capacity of a ring.
 const MOST: usize = 1 << 20;
 
@@ -124,12 +126,12 @@ struct Host {
     is_stopping: bool,
 }
 
-/// Kernels that share queues wake one another.
-fn doorbell(args: &[elinvar_driver::Arg]) -> Arc<Doorbell> {
+/// How a kernel's threads sleep. Kernels that share queues wake one another; an ordinary launch that adds a message wakes nobody.
+fn threads(args: &[elinvar_driver::Arg], sleep_after: Duration) -> ResidentThreads {
     static QUEUES: PerProcess<Arc<Doorbell>> = PerProcess::new(Arc::default);
     match args.iter().any(|arg| matches!(arg.element, ElementType::Queue { .. })) {
-        true => QUEUES.get().clone(),
-        false => Arc::default(),
+        true => ResidentThreads { doorbell: QUEUES.get().clone(), sleep_after, longest_sleep: Some(NAP) },
+        false => ResidentThreads { sleep_after, ..ResidentThreads::default() },
     }
 }
 
@@ -172,8 +174,8 @@ impl<I: Pod, R: Pod> PersistentKernel<I, R> {
             return refuse(format!("a ring for {capacity} items: 1 to {MOST} allowed"));
         }
         let device = kernel.device().clone();
-        let doorbell = doorbell(&signature.args);
-        let threads = ResidentThreads { doorbell: doorbell.clone(), sleep_after };
+        let threads = threads(&signature.args, sleep_after);
+        let doorbell = threads.doorbell.clone();
         let queue = device.driver().resident_queue(threads)?;
         let size = crate::launch::grid::checked(&name, "threadgroup", group)?;
         let mut list = args.into_args();
@@ -305,6 +307,12 @@ impl Shared {
         }
     }
 
+    fn has_pending(&self) -> bool {
+        let mut host = self.host.lock();
+        self.advance(&mut host);
+        host.oldest < host.next
+    }
+
     /// Keeps the result of the item whose slot is to be used again.
     fn retire(&self, host: &mut Host, number: u64) {
         let slot = (number % self.ring.slots) as usize;
@@ -428,10 +436,18 @@ impl Shared {
                 self.ring.stop(number);
             }
         }
-        self.doorbell.ring();
         if let Some(failure) = self.failure.get() {
             return Err(failure.clone());
         }
+        self.doorbell.ring();
+        // An item under way may wait for room in a queue.
+        let begin = Instant::now();
+        while !discards && !self.completion.is_done() && self.has_pending() && begin.elapsed() < self.deadline
+        {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        self.ring.stop_waits();
+        self.doorbell.ring();
         match self.completion.wait_timeout(self.deadline) {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(self.hang(self.host.lock().oldest)),

@@ -101,9 +101,13 @@ impl Ring {
         self.word(number, 0).store((number + 1) << 2 | DISCARDED_KIND, Ordering::Release);
     }
 
-    /// Stops the kernel behind the item before this number, whose slot is free.
+    /// Stops the kernel where it receives, behind the item before this number, whose slot is free.
     pub(super) fn stop(&self, number: u64) {
         self.word(number, 0).store((number + 1) << 2 | STOP_KIND, Ordering::Release);
+    }
+
+    /// Stops the kernel where it waits for a queue.
+    pub(super) fn stop_waits(&self) {
         // SAFETY: the first word of the memory, only accessed atomically.
         unsafe { self.first.cast::<AtomicU64>().as_ref() }.store(1, Ordering::Release);
     }

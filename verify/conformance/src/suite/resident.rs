@@ -421,7 +421,7 @@ fn wrong_arguments(device: &Device) -> CaseResult {
     let most = square.resident_groups(32, 0)?;
     refused(
         start::<u32, u32>(&square, Residency::new(0, 32), ()).map(drop),
-        &format!("0 resident threadgroups of 32x1x1 threads: 1 to {most} allowed"),
+        &format!("0 resident threadgroups of 32×1×1 threads: 1 to {most} allowed"),
     );
     if let Ok(more) = u32::try_from(most + 1) {
         refused(

@@ -130,6 +130,8 @@ mod pages {
     mod launches {}
     #[doc = include_str!("../../../docs/cooperative-launches.md")]
     mod cooperative_launches {}
+    #[doc = include_str!("../../../docs/resident-kernels.md")]
+    mod resident_kernels {}
     #[doc = include_str!("../../../docs/streams-and-events.md")]
     mod streams_and_events {}
     #[doc = include_str!("../../../docs/isolation.md")]

@@ -316,7 +316,7 @@ fn threadgroup_state_is_kept(device: &Device) -> CaseResult {
     let tickets: Vec<_> = (0..30).map(|i| history.submit(&i)).collect::<elinvar::Result<_>>()?;
     expect_all(&wait_all(tickets)?, |i| i as u32);
     history.finish()?;
-    let [all, ones, zeros] = [|_: &u32| true, |i: &u32| i % 4 == 1, |i: &u32| i % 4 == 0]
+    let [all, ones, zeros] = [|_: &u32| true, |i: &u32| i % 4 == 1, |i: &u32| i.is_multiple_of(4)]
         .map(|which: fn(&u32) -> bool| (0..30).filter(which).sum::<u32>());
     expect_all(&out.to_vec()?, |i| {
         let i = i as u32;

@@ -4,10 +4,12 @@
 //! since. Ringing is cheap while nobody is about to sleep. The model of `verify/models` shows that no work is missed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, fence};
+
+/// A sleep without a limit is resumed after this time.
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// How the threads of a resident kernel sleep, on a device where the host wakes them.
 #[derive(Clone, Default)]
@@ -21,13 +23,18 @@ pub struct ResidentThreads {
 }
 
 /// A doorbell.
-#[derive(Default)]
 pub struct Doorbell {
     /// Number of threads between [`Doorbell::enter`] and [`Doorbell::leave`].
-    waiting: AtomicUsize,
+    waiting: AtomicU64,
     /// Number of rings that somebody may have waited for.
     rings: Mutex<u64>,
     rung: Condvar,
+}
+
+impl Default for Doorbell {
+    fn default() -> Self {
+        Self { waiting: AtomicU64::new(0), rings: Mutex::new(0), rung: Condvar::default() }
+    }
 }
 
 impl Doorbell {
@@ -52,10 +59,8 @@ impl Doorbell {
     pub fn wait(&self, ticket: u64, most: Option<Duration>) {
         let mut rings = self.rings.lock();
         while *rings == ticket {
-            match most {
-                None => self.rung.wait(&mut rings),
-                Some(most) if self.rung.wait_for(&mut rings, most).timed_out() => return,
-                Some(_) => {}
+            if self.rung.wait_for(&mut rings, most.unwrap_or(HOUR)).timed_out() && most.is_some() {
+                return;
             }
         }
     }

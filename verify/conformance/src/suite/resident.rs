@@ -204,6 +204,11 @@ fn a_full_ring_refuses(device: &Device) -> CaseResult {
          }",
     )?;
     let gate = MessageQueue::<u32>::new(device, 8)?;
+    let mut pushed = device.buffer::<u32>(4)?;
+    // Before a kernel is resident, since the first launch may wait for the device.
+    let other = MessageQueue::<u32>::new(device, 8)?;
+    run(device, &open, Grid::threads(4).group(4), (&other, &mut pushed))?;
+    expect_all(&pushed.to_vec()?, |_| 1);
     let hold = start::<u32, u32>(&kernel, Residency::new(1, 32).capacity(3), (&gate,))?;
     let tickets: Vec<_> = (0..3).map(|i| hold.submit(&i)).collect::<elinvar::Result<_>>()?;
     for _ in 0..100 {
@@ -211,7 +216,6 @@ fn a_full_ring_refuses(device: &Device) -> CaseResult {
         assert!(tickets.iter().all(|ticket| matches!(ticket.poll(), Ok(None))));
     }
     assert_eq!(hold.pending(), 3);
-    let mut pushed = device.buffer::<u32>(4)?;
     run(device, &open, Grid::threads(4).group(4), (&gate, &mut pushed))?;
     expect_all(&pushed.to_vec()?, |_| 1);
     expect_all(&wait_all(tickets)?, |i| 100 + i as u32);

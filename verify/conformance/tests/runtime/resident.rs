@@ -162,7 +162,7 @@ fn a_million_items() {
     let mut seen = device.buffer::<u32>(ITEMS as usize).unwrap();
     let (mut next, mut cancelled, mut stops) = (0, Vec::new(), 0);
     while next < ITEMS {
-        let kernel = start(&count, Residency::new(3, 32).capacity(256), (&mut seen,));
+        let kernel = start(&count, Residency::new(2, 32).capacity(4096), (&mut seen,));
         let last = ITEMS.min(next + 10_007);
         let tickets: Vec<_> = (next..last).map(|item| kernel.submit(&item).unwrap()).collect();
         if stops % 2 == 0 { kernel.stop() } else { kernel.finish() }.unwrap();

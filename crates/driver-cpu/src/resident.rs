@@ -54,7 +54,10 @@ fn serve(running: &Running, groups: impl Iterator<Item = u64> + Clone, sleep: &R
             Resumed::Failed => return doorbell.ring(),
             Resumed::Busy => {
                 idle_since = None;
-                doorbell.ring();
+                // Without queues, only the host makes work for other threads.
+                if longest_sleep.is_some() {
+                    doorbell.ring();
+                }
             }
             Resumed::Idle => {
                 if idle_since.get_or_insert_with(Instant::now).elapsed() < *sleep_after {
@@ -63,7 +66,13 @@ fn serve(running: &Running, groups: impl Iterator<Item = u64> + Clone, sleep: &R
                 }
                 let ticket = doorbell.enter();
                 match round(running, groups.clone()) {
-                    Resumed::Idle => doorbell.wait(ticket, *longest_sleep),
+                    Resumed::Idle => {
+                        doorbell.wait(ticket, *longest_sleep);
+                        // More items are likely: one thread that sleeps makes each submission slow.
+                        if longest_sleep.is_none() {
+                            idle_since = None;
+                        }
+                    }
                     Resumed::Busy => idle_since = None,
                     Resumed::Ended | Resumed::Failed => {}
                 }

@@ -45,7 +45,8 @@ Suites:
            compile_large_replacement: its longest launch while optimized code replaces the other;
            compile_softmax_8_sizes, compile_matmul_tiled_8_sizes: a kernel for eight threadgroup sizes;
            compile_NAME for each kernel of the cpu suite, with the duration of each stage
-  device-side  grid_barrier: a step of a loop with a barrier of the whole grid; stencil_1000_steps in one launch
+  device-side  grid_barrier: a step of a loop with a barrier of the whole grid; stencil_1000_steps in one launch;
+           resident_round_trip_awake, resident_wake_up: from an item to its result
   checks   vector_add_checked, matmul_naive_checked, matmul_naive_deadline
   cpu      whole kernels, with one thread and with all threads: saxpy_dram, saxpy_l2, matmul_naive,
            matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
@@ -145,6 +146,8 @@ const CASES: &[(&str, &str, Run)] = &[
     ("compile", "compile_matmul_tiled_8_sizes", compile::matmul_tiled_sizes),
     ("device-side", "grid_barrier", device_side::grid_barrier),
     ("device-side", "stencil_1000_steps", device_side::stencil),
+    ("device-side", "resident_round_trip_awake", device_side::resident_round_trip_awake),
+    ("device-side", "resident_wake_up", device_side::resident_wake_up),
     ("checks", "vector_add_checked", checks::vector_add),
     ("checks", "matmul_naive_checked", checks::matmul_naive),
     ("checks", "matmul_naive_deadline", checks::matmul_naive_deadline),

@@ -78,6 +78,11 @@ impl Suspended {
         unsafe { self.block(group).cast::<[u32; 2]>().read() }
     }
 
+    /// The second word of a threadgroup's block.
+    pub(crate) fn second(&self, group: u64) -> u32 {
+        self.place(group)[1]
+    }
+
     /// Records that a threadgroup has ended.
     ///
     /// # Errors

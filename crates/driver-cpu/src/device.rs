@@ -5,8 +5,8 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, Device, Driver, Error, HostBlock, Init, Library, Log, Memory, PerProcess, Priority, Queue, Result,
-    Source, Storage,
+    Caps, Device, Driver, Error, HostBlock, Init, Library, Log, Memory, PerProcess, Priority, Queue,
+    ResidentThreads, Result, Source, Storage,
 };
 
 use crate::guest::Guest;
@@ -148,6 +148,11 @@ unsafe impl Device for CpuDevice {
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         self.pool.expect_here("a queue")?;
         Ok(Arc::new(CpuQueue::new(CpuBackend::new(self.pool.clone(), priority))))
+    }
+
+    fn resident_queue(&self, threads: ResidentThreads) -> Result<Arc<dyn Queue>> {
+        self.pool.expect_here("a queue")?;
+        Ok(Arc::new(CpuQueue::new(CpuBackend::resident(self.pool.clone(), threads))))
     }
 
     fn clock_ns(&self) -> u64 {

@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
@@ -24,6 +24,7 @@ use crate::loader::Launch;
 use crate::memory::HostMemory;
 use crate::pool::Worker;
 use crate::product;
+use crate::resident::{self, Resumed};
 use crate::scratch::Scratch;
 use crate::stop::Stop;
 
@@ -67,6 +68,12 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
             dispatch.pipeline.signature().name
         ))
     })?;
+    if pipeline.signature().inbox().is_some() && worker.resident.is_none() {
+        let name = &pipeline.signature().name;
+        return Err(Error::Environment(format!(
+            "kernel `{name}`: cannot start a thread for a resident kernel"
+        )));
+    }
     let largest = dispatch.largest_memory();
     let kernel = pipeline.kernel(dispatch.group, largest)?;
     let threads = match &dispatch.grid {
@@ -106,7 +113,13 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
         dispatch.expect_resident(total.into(), cooperative::resident_groups(unused.scratch))?;
         let mut memory = std::mem::take(&mut worker.suspended);
         unused.suspended = Some(Suspended::new(&mut memory, total, unused.scratch)?);
-        let ended = run_rounds(&running, demand, worker);
+        let ended = match worker.resident.clone() {
+            Some(threads) => {
+                resident::run(&running, total, worker.workers(), &threads);
+                Ok((0, running.end()))
+            }
+            None => run_rounds(&running, demand, worker),
+        };
         worker.suspended = cooperative::keep(memory);
         ended?
     } else {
@@ -167,6 +180,8 @@ pub(crate) struct Running {
     suspended: Option<Suspended>,
     /// The stop flag of the submission.
     stop: Option<Arc<Stop>>,
+    /// Whether the other threads of a resident kernel should end.
+    is_over: AtomicBool,
     /// The first failure.
     failure: Mutex<Option<Error>>,
     /// Arrays that `launch` points to.
@@ -234,6 +249,7 @@ impl Running {
         self.sizes.extend(dispatch.bindings.iter().map(bytes));
         *self.record.get_mut() = FaultRecord::default();
         *self.failure.get_mut() = None;
+        *self.is_over.get_mut() = false;
         self.launch = Launch {
             args: self.args.as_ptr(),
             threads: threads.to_array(),
@@ -286,6 +302,53 @@ impl Running {
             code => return self.end_early(code, kernel, stop),
         };
         arrived.map_or_else(|fault| self.fail(kernel.fault(fault)), ControlFlow::Continue)
+    }
+
+    /// Runs a threadgroup of a resident kernel until it yields.
+    #[allow(unsafe_code)] // calls compiled code
+    pub(crate) fn resume_resident(&self, group: u64) -> Resumed {
+        let (Some(kernel), Some(stop), Some(suspended)) = (&self.kernel, &self.stop, &self.suspended) else {
+            return Resumed::Failed;
+        };
+        if suspended.has_ended(group) {
+            return Resumed::Ended;
+        }
+        if self.is_over.load(Ordering::Relaxed) {
+            return Resumed::Failed;
+        }
+        let failed = |flow: ControlFlow<()>| {
+            self.is_over.store(true, Ordering::Relaxed);
+            match flow {
+                ControlFlow::Break(()) => Resumed::Failed,
+                ControlFlow::Continue(()) => Resumed::Ended,
+            }
+        };
+        if stop.is_set()
+            && let Err(cause) = stop.check()
+        {
+            return failed(self.fail(cause));
+        }
+        let run = crash::Run { description: &kernel.crash, args: &self.args, sizes: &self.sizes };
+        let _named = crash::running(&run);
+        // SAFETY: as in `Work::run`; the block has the required size, and one thread runs the threadgroup from start to end.
+        match unsafe { kernel.code.run(&self.launch, suspended.block(group), group..group + 1) } {
+            0 => {
+                let _arrived = suspended.end(group);
+                Resumed::Ended
+            }
+            elinvar_spmd::SUSPENDED => match suspended.second(group) {
+                elinvar_spmd::YIELDED_BUSY => Resumed::Busy,
+                elinvar_spmd::YIELDED_IDLE => Resumed::Idle,
+                fault => failed(self.fail(kernel.fault(fault as i32))),
+            },
+            code => failed(self.end_early(code, kernel, stop)),
+        }
+    }
+
+    /// Fails, since a thread could not be started.
+    pub(crate) fn cannot_start(&self, error: &std::io::Error) {
+        let _failed = self.fail(Error::Environment(format!("cannot start a thread: {error}")));
+        self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// Cancels the remaining threadgroups after compiled code has returned a code that is not 0.

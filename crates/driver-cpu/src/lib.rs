@@ -39,6 +39,7 @@ mod pool;
 mod product;
 mod queue;
 mod ranges;
+mod resident;
 mod scratch;
 mod stop;
 #[cfg(test)]

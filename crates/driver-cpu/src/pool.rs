@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use elinvar_driver::sync::{Condvar, Mutex};
-use elinvar_driver::{Error, Priority, Process, Result};
+use elinvar_driver::{Error, Priority, Process, ResidentThreads, Result};
 
 use crate::crash;
 use crate::encode::Running;
@@ -57,6 +57,8 @@ pub(crate) struct Worker {
     alone_ns: u64,
     /// The last dispatch, for reuse by the next.
     pub(crate) spare: Option<Arc<Running>>,
+    /// How it sleeps, for the thread of a resident kernel.
+    pub(crate) resident: Option<ResidentThreads>,
 }
 
 #[derive(Default)]
@@ -145,7 +147,7 @@ impl Drop for Pool {
 impl Worker {
     fn new(shared: Arc<Shared>, index: usize) -> Self {
         let [scratch, suspended, panels] = [(); 3].map(|()| Scratch::new());
-        Self { shared, index, scratch, suspended, panels, alone_ns: 0, spare: None }
+        Self { shared, index, scratch, suspended, panels, alone_ns: 0, spare: None, resident: None }
     }
 
     /// Runs a task on this thread, a guest's, within the limit of busy workers. Returns the task if others wait already.

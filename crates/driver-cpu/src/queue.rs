@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use elinvar_driver::submission::{Backend, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Error, Priority, Result};
+use elinvar_driver::{Error, Priority, ResidentThreads, Result};
 
 use crate::job::worker_panicked;
-use crate::pool::{Pool, Task, Worker};
+use crate::pool::{Pool, STACK_BYTES, Task, Worker};
 use crate::stop::Stop;
-use crate::{encode, host};
+use crate::{crash, encode, host};
 
 /// Number of stop flags that a queue keeps for reuse.
 const SPARE: usize = 16;
@@ -22,11 +22,34 @@ pub(crate) struct CpuBackend {
     priority: Priority,
     /// Unused stop flags, of submissions that have ended.
     spare: Mutex<Vec<Arc<Stop>>>,
+    /// For a queue of resident kernels, which has threads of its own.
+    resident: Option<ResidentThreads>,
 }
 
 impl CpuBackend {
     pub(crate) fn new(pool: Arc<Pool>, priority: Priority) -> Self {
-        Self { pool, priority, spare: Mutex::default() }
+        Self { pool, priority, spare: Mutex::default(), resident: None }
+    }
+
+    pub(crate) fn resident(pool: Arc<Pool>, threads: ResidentThreads) -> Self {
+        Self { resident: Some(threads), ..Self::new(pool, Priority::Normal) }
+    }
+
+    /// Runs a turn of a queue of resident kernels on a new thread.
+    fn run_apart(
+        &self,
+        queue: &Arc<SubmissionQueue<Self>>,
+        threads: &ResidentThreads,
+    ) -> std::io::Result<()> {
+        let mut worker = self.pool.guest();
+        worker.resident = Some(threads.clone());
+        let queue = queue.clone();
+        let run = move || {
+            let _thread = crash::Thread::enter(STACK_BYTES);
+            queue.turn(&mut worker);
+        };
+        let thread = std::thread::Builder::new().name("elinvar-resident".into()).stack_size(STACK_BYTES);
+        thread.spawn(run).map(drop)
     }
 
     /// Runs a queue's turn on a guest's thread, unless tasks of the pool come first.
@@ -77,6 +100,12 @@ unsafe impl Backend for CpuBackend {
     }
 
     fn schedule(&self, queue: Arc<SubmissionQueue<Self>>) {
+        if let Some(threads) = &self.resident
+            && self.run_apart(&queue, threads).is_ok()
+        {
+            return;
+        }
+        // On the pool's threads `begin` refuses resident kernels.
         self.pool.push_with(self.priority, queue);
     }
 
@@ -95,6 +124,9 @@ unsafe impl Backend for CpuBackend {
         cause: &Error,
     ) -> Result<Option<Deferred<Self, Result<()>>>> {
         stop.set(cause.clone());
+        if let Some(threads) = &self.resident {
+            threads.doorbell.ring();
+        }
         Ok(None)
     }
 }

@@ -23,6 +23,11 @@ impl Stop {
         self.byte.store(1, Ordering::Release);
     }
 
+    /// Whether it is set.
+    pub(crate) fn is_set(&self) -> bool {
+        self.byte.load(Ordering::Acquire) != 0
+    }
+
     /// The cause, if it is set.
     pub(crate) fn check(&self) -> Result<()> {
         self.cause.get().map_or(Ok(()), |cause| Err(cause.clone()))

@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use elinvar_cache::Cache;
 use elinvar_driver::{
     Caps, Device, Driver, Error, Event, HostBlock, Init, Library, Log, Memory, Priority, Queue, Reach,
-    Result, Source, Storage, Thermal,
+    ResidentThreads, Result, Source, Storage, Thermal,
 };
 use elinvar_ptx::Target;
 
@@ -218,6 +218,11 @@ unsafe impl Device for CudaDevice {
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         let priority = self.priority(priority)?;
         Ok(Arc::new(Stream::new(&self.shared, priority)?))
+    }
+
+    /// A stream: a resident kernel polls memory of the host, and sleeps between polls.
+    fn resident_queue(&self, _threads: ResidentThreads) -> Result<Arc<dyn Queue>> {
+        self.queue_with(Priority::Normal)
     }
 
     fn event(&self) -> Result<Arc<dyn Event>> {

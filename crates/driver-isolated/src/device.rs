@@ -12,8 +12,8 @@ use elinvar_cache::Cache;
 use elinvar_driver::log::ring::LogMemory;
 use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{
-    Caps, Device, Error, HostBlock, Init, Library, Log, Memory, Primitives, Priority, Process, Queue, Result,
-    Source, Storage, Thermal,
+    Caps, Device, Error, HostBlock, Init, Library, Log, Memory, Primitives, Priority, Process, Queue,
+    ResidentThreads, Result, Source, Storage, Thermal,
 };
 use rustix::time::ClockId;
 
@@ -331,6 +331,12 @@ unsafe impl Device for Isolated {
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
         Ok(Arc::new(IsolatedLibrary::new(&self.core, &self.core.cache, source)?))
+    }
+
+    fn resident_queue(&self, _threads: ResidentThreads) -> Result<Arc<dyn Queue>> {
+        Err(Error::unsupported(
+            "resident kernels on an isolated device: the host cannot wake the threads of its worker process",
+        ))
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {

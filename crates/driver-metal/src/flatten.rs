@@ -17,6 +17,10 @@ const GRID: &str = "elinvar/grid";
 pub(crate) const NO_GRID_BARRIERS: &str =
     "grid barriers on Metal, which does not promise that the threadgroups of a grid run at the same time";
 
+/// The headers of resident kernels and their queues, and why they are refused.
+const RESIDENT: [&str; 2] = ["elinvar/queue", "elinvar/resident"];
+pub(crate) const NO_RESIDENT_KERNELS: &str = "resident kernels on Metal, whose watchdog ends long command buffers, and which does not promise that a waiting threadgroup makes progress";
+
 /// Maximum size of the text; a larger one is taken for unbounded recursive inclusion.
 const MOST_BYTES: usize = 256 << 20;
 
@@ -82,6 +86,9 @@ impl Flat<'_> {
                         self.place(index + 2, name);
                     }
                     None if path == GRID => self.line(format_args!("#error \"{NO_GRID_BARRIERS}\"")),
+                    None if RESIDENT.contains(&path) => {
+                        self.line(format_args!("#error \"{NO_RESIDENT_KERNELS}\""))
+                    }
                     None => self.line(format_args!("{line}")),
                 },
                 Some(Directive::Once) if file.is_some() => self.line(format_args!("")),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::{
     Caps, Capture, Command, Diagnostic, Dim3, Error, Event, FunctionConstant, HostBlock, Init, Log,
-    LogKernel, Memory, PipelineOptions, Result, Signature, Source, Storage, Thermal, Timeline,
-    UnsupportedKernel,
+    LogKernel, Memory, PipelineOptions, ResidentThreads, Result, Signature, Source, Storage, Thermal,
+    Timeline, UnsupportedKernel,
 };
 
 /// A backend for one kind of hardware.
@@ -89,6 +89,16 @@ pub unsafe trait Device: Send + Sync + Any {
     /// As [`Device::queue_with`].
     fn queue(&self) -> Result<Arc<dyn Queue>> {
         self.queue_with(Priority::Normal)
+    }
+
+    /// Creates a queue for launches of resident kernels ([`Signature::inbox`]), one at a time: they run until the host stops them, and
+    /// work of other queues goes on meanwhile. A device that lets them sleep wakes them when the doorbell is rung. Once a busy threadgroup
+    /// has yielded, the device rings it, too, so that kernels with one doorbell can pass messages.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason, by default.
+    fn resident_queue(&self, _threads: ResidentThreads) -> Result<Arc<dyn Queue>> {
+        Err(Error::unsupported(format!("device `{}` does not run resident kernels", self.caps().name)))
     }
 
     /// Creates an event with value 0. By default a [`Timeline`] in host memory.

@@ -65,6 +65,7 @@ mod command;
 mod device;
 mod diagnostic;
 mod dim3;
+mod doorbell;
 mod ending;
 mod error;
 mod event;
@@ -95,6 +96,7 @@ pub use device::{
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;
+pub use doorbell::{Doorbell, ResidentThreads};
 pub use ending::{begin_log, end_submission, panic_text};
 pub use error::{Error, Fault, Result};
 pub use event::{Event, Reached, fail_signals};

@@ -80,6 +80,20 @@ pub enum ElementType {
         /// Names of the `[[visible]]` functions of the source.
         functions: Vec<String>,
     },
+    /// The `elinvar::inbox` of a resident kernel.
+    Inbox {
+        /// Size of an item in bytes.
+        item: u64,
+        /// Size of a result in bytes.
+        result: u64,
+    },
+    /// An `elinvar::queue`, which is followed by its slots.
+    Queue {
+        /// Size of a message in bytes.
+        message: u64,
+        /// Size of a slot in bytes.
+        slot: u64,
+    },
 }
 
 /// The handle in a `visible_function_table` of the `[[visible]]` function with this name: its hash (FNV-1a), without the upper bit, and
@@ -91,11 +105,11 @@ pub fn function_handle(name: &str) -> u32 {
 }
 
 impl ElementType {
-    /// Component type; `None` for [`ElementType::Other`] and [`ElementType::Function`].
+    /// Component type; `None` for the types that have none.
     pub const fn scalar(&self) -> Option<Scalar> {
         match self {
             Self::Scalar(s) | Self::Atomic(s) | Self::Vector { scalar: s, .. } => Some(*s),
-            Self::Other(_) | Self::Function { .. } => None,
+            Self::Other(_) | Self::Function { .. } | Self::Inbox { .. } | Self::Queue { .. } => None,
         }
     }
 }
@@ -110,6 +124,8 @@ impl fmt::Display for ElementType {
             Self::Atomic(s) => write!(f, "atomic_{}", s.msl_name()),
             Self::Other(name) => f.write_str(name),
             Self::Function { of, .. } => f.write_str(of),
+            Self::Inbox { .. } => f.write_str("elinvar::inbox"),
+            Self::Queue { .. } => f.write_str("elinvar::queue"),
         }
     }
 }
@@ -236,6 +252,11 @@ impl Signature {
     /// ([`Pipeline::resident_groups`](crate::Pipeline::resident_groups)). False before the pipeline is built.
     pub fn is_cooperative(&self) -> bool {
         self.code.is_some_and(|code| code.grid_barriers > 0)
+    }
+
+    /// Index of the argument that is an inbox, which makes it a resident kernel; see [`Device::resident_queue`](crate::Device::resident_queue).
+    pub fn inbox(&self) -> Option<usize> {
+        self.args.iter().position(|arg| matches!(arg.element, ElementType::Inbox { .. }))
     }
 
     /// Number of grid dimensions that the kernel uses, 1 to 3: the largest of its position and size parameters.

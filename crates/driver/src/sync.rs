@@ -13,6 +13,9 @@ use std::sync;
 use std::sync::{PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+// The model checker replaces these, too.
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+
 #[cfg(elinvar_thread_sanitizer)]
 use instrumented as sync;
 

@@ -56,6 +56,7 @@ mod locks;
 mod memory;
 mod observe;
 mod recovery;
+mod resident;
 mod sync;
 pub mod tensor;
 
@@ -96,6 +97,7 @@ pub use recovery::{
     Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Decision, FaultClass,
     RecoveryPolicy, decide,
 };
+pub use resident::{MessageQueue, PersistentKernel, Residency, Ticket};
 pub use sync::coalesce::Coalescing;
 pub use sync::completion::Completion;
 pub use sync::event::Event;
@@ -128,6 +130,8 @@ mod pages {
     mod launches {}
     #[doc = include_str!("../../../docs/cooperative-launches.md")]
     mod cooperative_launches {}
+    #[doc = include_str!("../../../docs/resident-kernels.md")]
+    mod resident_kernels {}
     #[doc = include_str!("../../../docs/streams-and-events.md")]
     mod streams_and_events {}
     #[doc = include_str!("../../../docs/isolation.md")]

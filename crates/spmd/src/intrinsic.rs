@@ -31,6 +31,10 @@ pub enum Intrinsic {
     ThreadgroupBarrier,
     /// `void ()`: `elinvar::grid_barrier`, a threadgroup barrier that waits for all threadgroups of the grid and orders all memory.
     GridBarrier,
+    /// `void (uint idle, uint nanoseconds)`: a threadgroup barrier that orders all memory, at which a resident kernel's threadgroup gives up
+    /// its processor: on a CPU it returns to the driver, which resumes it; on a GPU it sleeps for about this time. `idle`, a constant, says
+    /// whether it has found nothing to do since the last call.
+    Yield,
     /// `void (uint mem_flags)`: `simdgroup_barrier`.
     SimdgroupBarrier,
     /// An operation across a simdgroup or quadgroup.
@@ -46,6 +50,7 @@ impl Intrinsic {
         match rest {
             "threadgroup_barrier" => Some(Self::ThreadgroupBarrier),
             "grid_barrier" => Some(Self::GridBarrier),
+            "yield" => Some(Self::Yield),
             "simdgroup_barrier" => Some(Self::SimdgroupBarrier),
             "log" => Some(Self::Log),
             _ => {
@@ -60,6 +65,7 @@ impl Intrinsic {
             Self::Position(position) => format!("{PREFIX}{}", position.name()),
             Self::ThreadgroupBarrier => format!("{PREFIX}threadgroup_barrier"),
             Self::GridBarrier => format!("{PREFIX}grid_barrier"),
+            Self::Yield => format!("{PREFIX}yield"),
             Self::SimdgroupBarrier => format!("{PREFIX}simdgroup_barrier"),
             Self::Group(call) => format!("{PREFIX}{}", call.name()),
             Self::Log => format!("{PREFIX}log"),
@@ -70,19 +76,24 @@ impl Intrinsic {
     pub fn is_convergent(self) -> bool {
         match self {
             Self::Position(_) | Self::Log => false,
-            Self::ThreadgroupBarrier | Self::GridBarrier | Self::SimdgroupBarrier | Self::Group(_) => true,
+            Self::ThreadgroupBarrier
+            | Self::GridBarrier
+            | Self::Yield
+            | Self::SimdgroupBarrier
+            | Self::Group(_) => true,
         }
     }
 
     /// Whether all threads of a threadgroup wait for one another.
     pub fn is_threadgroup_barrier(self) -> bool {
-        matches!(self, Self::ThreadgroupBarrier | Self::GridBarrier)
+        matches!(self, Self::ThreadgroupBarrier | Self::GridBarrier | Self::Yield)
     }
 
     /// All intrinsics of the headers; operations once for each of their groups and element types.
     pub fn all() -> impl Iterator<Item = Self> {
         let positions = Position::ALL.iter().map(|position| Self::Position(*position));
-        let others = [Self::ThreadgroupBarrier, Self::GridBarrier, Self::SimdgroupBarrier, Self::Log];
+        let others =
+            [Self::ThreadgroupBarrier, Self::GridBarrier, Self::Yield, Self::SimdgroupBarrier, Self::Log];
         positions.chain(others).chain(GroupCall::all().map(Self::Group))
     }
 }

@@ -42,9 +42,26 @@ pub(crate) struct Barrier {
     pub cont: BlockId,
     /// Whether it orders device memory too.
     pub device: bool,
-    /// Whether it waits for all threadgroups of the grid.
-    pub grid: bool,
+    pub kind: BarrierKind,
     pub location: Option<Location>,
+}
+
+/// What a barrier waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BarrierKind {
+    /// The threads of the threadgroup.
+    Threadgroup,
+    /// All threadgroups of the grid.
+    Grid,
+    /// The threads of the threadgroup, and the driver, which resumes it; see [`Intrinsic::Yield`].
+    Yield { idle: bool },
+}
+
+impl BarrierKind {
+    /// Whether the function returns there.
+    pub fn suspends(self) -> bool {
+        self != Self::Threadgroup
+    }
 }
 
 /// A private array.
@@ -62,9 +79,9 @@ impl Kernel {
         self.barriers.iter().position(|b| b.from == block)
     }
 
-    /// Whether it has a grid barrier: a threadgroup is suspended there, and resumed by a later call.
+    /// Whether it has a barrier at which a threadgroup is suspended, and resumed by a later call.
     pub fn is_cooperative(&self) -> bool {
-        self.barriers.iter().any(|barrier| barrier.grid)
+        self.barriers.iter().any(|barrier| barrier.kind.suspends())
     }
 
     /// The entry and the functions it calls.
@@ -107,9 +124,15 @@ impl Kernel {
         function.block_mut(BlockId(0)).insts.splice(0..0, first);
         for barrier in &self.barriers {
             let flags: Operand = i32_const(if barrier.device { 3 } else { 2 }).into();
-            let op = match barrier.grid {
-                true => call(Type::Void, &Intrinsic::GridBarrier.name(), &[]),
-                false => call(Type::Void, &Intrinsic::ThreadgroupBarrier.name(), &[(Type::I32, flags)]),
+            let op = match barrier.kind {
+                BarrierKind::Grid => call(Type::Void, &Intrinsic::GridBarrier.name(), &[]),
+                BarrierKind::Threadgroup => {
+                    call(Type::Void, &Intrinsic::ThreadgroupBarrier.name(), &[(Type::I32, flags)])
+                }
+                BarrierKind::Yield { idle } => {
+                    let args = [u32::from(idle), 0].map(|n| (Type::I32, i32_const(n).into()));
+                    call(Type::Void, &Intrinsic::Yield.name(), &args)
+                }
             };
             function.block_mut(barrier.from).insts.push(Inst { result: None, op, metadata: Vec::new() });
         }

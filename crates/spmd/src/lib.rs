@@ -79,13 +79,18 @@ pub const SYMBOL: &str = "elinvar_threadgroups";
 /// Return value of a stopped function.
 pub const STOPPED: i32 = -1;
 
-/// Return value of a function whose threadgroup waits at a grid barrier.
+/// Return value of a function whose threadgroup waits at a grid barrier, or yields.
 ///
-/// A call of a kernel [with grid barriers](Compiled::cooperative) runs one threadgroup, and `scratch` belongs to that threadgroup. Its
+/// A call of a kernel [with such barriers](Compiled::cooperative) runs one threadgroup, and `scratch` belongs to that threadgroup. Its
 /// first word, a u32, is 0 before the first call; the function stores another value there when it returns `SUSPENDED`, and the next call
 /// continues behind the barrier. The second word is then the code of the fault that describes a barrier at which not all threadgroups
 /// arrive.
 pub const SUSPENDED: i32 = -2;
+
+/// The second word of a resident kernel's threadgroup that yields, after work and after it has found nothing to do.
+pub const YIELDED_BUSY: u32 = u32::MAX - 1;
+/// As [`YIELDED_BUSY`].
+pub const YIELDED_IDLE: u32 = u32::MAX;
 
 /// Options of the CPU back end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +132,7 @@ pub struct Compiled {
     pub scratch_bytes: u64,
     /// Whether a call combines private counters with a buffer at its end, a cost that more threadgroups share in a longer range.
     pub private_counters: bool,
-    /// Whether the kernel has grid barriers; see [`SUSPENDED`].
+    /// Whether the kernel has grid barriers or yields; see [`SUSPENDED`].
     pub cooperative: bool,
     /// Meaning of the function's fault codes: code `n` is entry `n - 1`.
     pub faults: Vec<FaultSite>,

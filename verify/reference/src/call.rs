@@ -44,7 +44,7 @@ impl<'m> Machine<'m> {
         }
         let intrinsic = Intrinsic::parse(name);
         let together = match intrinsic {
-            Some(Intrinsic::ThreadgroupBarrier | Intrinsic::GridBarrier) => {
+            Some(Intrinsic::ThreadgroupBarrier | Intrinsic::GridBarrier | Intrinsic::Yield) => {
                 thread.state = State::AtBarrier;
                 return Ok(());
             }

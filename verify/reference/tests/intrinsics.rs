@@ -48,13 +48,13 @@ fn statement(call: GroupCall) -> String {
 
 /// A kernel that calls every intrinsic of the headers.
 fn source() -> String {
-    let head = "#include <metal_stdlib>\n#include <elinvar/grid>\nusing namespace metal;\n";
-    let mut text = format!("{head}kernel void k(device int* p");
+    let head = "#include <metal_stdlib>\n#include <elinvar/grid>\n#include <elinvar/resident>\nusing namespace metal;\n";
+    let mut text = format!("{head}kernel void k(device int* p, constant elinvar::inbox<uint>& inbox");
     for position in Position::ALL.iter().filter(|position| position.is_declared()) {
         let _ = write!(text, ", uint3 {0}_at [[{0}]]", position.name());
     }
     text += ") {\n    int x = p[0];\n    threadgroup_barrier(mem_flags::mem_none);\n    \
-             simdgroup_barrier(mem_flags::mem_none);\n    elinvar::grid_barrier();\n    printf(\"%d\", x);\n";
+             simdgroup_barrier(mem_flags::mem_none);\n    elinvar::grid_barrier();\n    inbox.complete(1u);\n    uint item;\n    inbox.receive(item);\n    printf(\"%d\", x);\n";
     for call in GroupCall::all() {
         let _ = writeln!(text, "    {}", statement(call));
     }
@@ -87,6 +87,7 @@ fn every_intrinsic_is_declared_by_the_headers() {
         Intrinsic::Position(position) => position.is_declared(),
         Intrinsic::ThreadgroupBarrier
         | Intrinsic::GridBarrier
+        | Intrinsic::Yield
         | Intrinsic::SimdgroupBarrier
         | Intrinsic::Group(_)
         | Intrinsic::Log => true,

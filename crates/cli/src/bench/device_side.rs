@@ -1,8 +1,8 @@
 //! The `device-side` suite: work whose steps the device decides, in one launch.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use elinvar::{Grid, Kernel, Stream};
+use elinvar::{Grid, Kernel, PersistentKernel, Residency, Stream};
 
 use super::carried::compile;
 use super::{Context, Measured};
@@ -99,4 +99,56 @@ pub(super) fn stencil(context: &Context) -> Result<Measured> {
     let size = format!("{STEPS} steps of {N} elements, 4 threadgroups");
     let baselines = vec![("commands", recorded), ("launches", launches)];
     Ok(Measured { size, median_ns: together, baselines, ..Measured::default() })
+}
+
+/// Median time from the submission of an item to its result, with a pause before each, and that of a launch of the same work.
+fn round_trips(context: &Context, residency: Residency, pause: Duration) -> Result<(u64, u64)> {
+    let device = &context.device;
+    let library = compile(device, "device_side.metal", KERNELS)?;
+    let (items, once, stream) =
+        (library.kernel("square_items")?, library.kernel("square_once")?, device.stream()?);
+    let count: u32 = if pause.is_zero() { 20_000 } else { 200 };
+    let mut x = device.buffer::<u32>(1)?;
+    let mut launches = Vec::new();
+    for time in 0..=200 {
+        std::thread::sleep(pause);
+        let start = Instant::now();
+        // SAFETY: the kernel accesses one element.
+        #[allow(unsafe_code)]
+        unsafe {
+            once.launch(&stream, Grid::threads(1), (&mut x,))?.wait()?
+        };
+        launches.extend((time > 0).then(|| start.elapsed().as_nanos() as u64));
+    }
+    // SAFETY: the kernel accesses its inbox only.
+    #[allow(unsafe_code)]
+    let squares = unsafe { PersistentKernel::<u32, u32>::start(&items, residency, ())? };
+    let mut times = Vec::new();
+    for item in 0..count {
+        std::thread::sleep(pause);
+        let start = Instant::now();
+        let result = squares.submit(&item)?.wait()?;
+        times.push(start.elapsed().as_nanos() as u64);
+        if result != item.wrapping_mul(item) {
+            return Err(Failure::input(format!("item {item}: the result is {result}")));
+        }
+    }
+    squares.finish()?;
+    Ok((median(times), median(launches)))
+}
+
+/// Time from the submission of an item to its result, while the resident kernel is awake, compared with a launch and its end.
+pub(super) fn resident_round_trip_awake(context: &Context) -> Result<Measured> {
+    let residency = Residency::new(1, 32).sleep_after(Duration::from_secs(10));
+    let (time, launch) = round_trips(context, residency, Duration::ZERO)?;
+    let size = "1 item, 1 threadgroup of 32".into();
+    Ok(Measured { size, median_ns: time, baselines: vec![("launch", launch)], ..Measured::default() })
+}
+
+/// The same for a kernel that sleeps: items come 5 ms apart.
+pub(super) fn resident_wake_up(context: &Context) -> Result<Measured> {
+    let residency = Residency::new(1, 32).sleep_after(Duration::from_micros(50));
+    let (time, launch) = round_trips(context, residency, Duration::from_millis(5))?;
+    let size = "1 item each 5 ms, 1 threadgroup of 32".into();
+    Ok(Measured { size, median_ns: time, baselines: vec![("launch", launch)], ..Measured::default() })
 }

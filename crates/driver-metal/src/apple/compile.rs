@@ -162,19 +162,18 @@ fn refused(error: &NSError, source: &Source, code: &Code) -> Error {
             Error::invalid(format!("Metal library `{name}`: {text}"))
         }
         MTLLibraryError::Internal => Error::Environment(text),
-        _ => unless_grid(diagnostics::parse(&text, source, Severity::Error)),
+        _ => unless_refused(diagnostics::parse(&text, source, Severity::Error)),
     }
 }
 
-/// `Unsupported` if a source includes the header of grid barriers.
-fn unless_grid(found: Vec<Diagnostic>) -> Error {
-    let mut of_grid =
-        found.iter().filter(|diagnostic| diagnostic.message.contains(flatten::NO_GRID_BARRIERS));
-    let place = of_grid.next().map(|Diagnostic { file, line, .. }| format!("{file}:{line}"));
-    match place {
-        Some(place) => Error::unsupported(format!("{place}: {}", flatten::NO_GRID_BARRIERS)),
-        None => Error::Compile(found),
-    }
+/// `Unsupported` if a source includes a header of what Metal lacks.
+fn unless_refused(found: Vec<Diagnostic>) -> Error {
+    let refused = found.iter().find_map(|Diagnostic { file, line, message, .. }| {
+        let reasons = [flatten::NO_GRID_BARRIERS, flatten::NO_RESIDENT_KERNELS];
+        let reason = reasons.into_iter().find(|reason| message.contains(reason))?;
+        Some(Error::unsupported(format!("{file}:{line}: {reason}")))
+    });
+    refused.unwrap_or(Error::Compile(found))
 }
 
 impl MetalLibrary {

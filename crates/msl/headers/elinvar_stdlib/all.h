@@ -35,4 +35,5 @@
 #include "simdgroup_matrix.h"
 #include "internal.h"
 #include "grid.h"
+#include "resident.h"
 #include "graphics.h"

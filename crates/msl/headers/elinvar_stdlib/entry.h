@@ -164,7 +164,7 @@ struct description {
     ulong constant; // whether the element is const
     ulong scalar;   // see scalar_code
     ulong lanes;    // 0 for no vector
-    ulong form;     // 0 plain, 1 packed, 2 atomic
+    ulong form;     // 0 plain, 1 packed, 2 atomic; 3 inbox and 4 queue, with two sizes from bits 8 and 32 on
     ulong members;  // see attributed
     const char* name;
 };

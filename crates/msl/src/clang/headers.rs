@@ -31,11 +31,13 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 35] = files![
+const FILES: [(&str, &str); 38] = files![
     "predefined.h",
     "include/elinvar_stdlib_macros.h",
     "include/simd/simd.h",
     "include/elinvar/grid",
+    "include/elinvar/queue",
+    "include/elinvar/resident",
     "elinvar_stdlib/all.h",
     "elinvar_stdlib/types.h",
     "elinvar_stdlib/limits.h",
@@ -66,6 +68,7 @@ const FILES: [(&str, &str); 35] = files![
     "elinvar_stdlib/simdgroup_matrix.h",
     "elinvar_stdlib/internal.h",
     "elinvar_stdlib/grid.h",
+    "elinvar_stdlib/resident.h",
     "elinvar_stdlib/graphics.h",
 ];
 

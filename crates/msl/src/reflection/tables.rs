@@ -136,7 +136,17 @@ fn description(group: &str, globals: &HashMap<&str, &str>) -> Option<TypeDescrip
         (Some(scalar), lanes @ 2..=4, form) => {
             ElementType::Vector { scalar, lanes: u32::try_from(lanes).ok()?, packed: form == 1 }
         }
-        _ => ElementType::Other(name),
+        (_, _, form) => match form & 0xff {
+            3 => ElementType::Inbox {
+                item: (form >> 8 & 0xff_ffff).cast_unsigned(),
+                result: (form >> 32).cast_unsigned(),
+            },
+            4 => ElementType::Queue {
+                message: (form >> 8 & 0xff_ffff).cast_unsigned(),
+                slot: (form >> 32).cast_unsigned(),
+            },
+            _ => ElementType::Other(name),
+        },
     };
     let passed = match passed {
         1 => PassedBy::Pointer,

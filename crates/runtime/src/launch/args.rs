@@ -50,6 +50,10 @@ pub(crate) enum Element {
     Pod { name: &'static str, size: u64 },
     /// Bytes of any type.
     Raw,
+    /// The inbox of a resident kernel.
+    Inbox,
+    /// A queue of messages of this size.
+    Queue { message: u64 },
 }
 
 impl Element {

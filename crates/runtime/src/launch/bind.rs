@@ -166,6 +166,9 @@ impl Slot<'_> {
     }
 
     fn bind_unbound(&self) -> Result<Binding> {
+        if let ElementType::Inbox { .. } | ElementType::Queue { .. } = self.expected.element {
+            self.check_element(Element::Raw, "nothing")?;
+        }
         match self.expected.kind {
             ArgKind::Pointer => Ok(Binding::Unbound),
             // Compilers read what a reference refers to before they know whether it is used.
@@ -269,7 +272,19 @@ impl Slot<'_> {
             return self
                 .refuse("a visible_function_table takes functions, as `Arg::functions([\"f\", \"g\"])`");
         }
+        if let ElementType::Inbox { .. } = expected {
+            return self.refuse("a kernel with an inbox is launched by `PersistentKernel::start`");
+        }
+        if let ElementType::Queue { message, .. } = expected {
+            return self.refuse(format_args!(
+                "expected a `MessageQueue` with messages of {message} bytes, aligned to at most 8"
+            ));
+        }
         match element {
+            Element::Inbox => self.refuse(format_args!("expected {expected}, given an inbox")),
+            Element::Queue { message } => {
+                self.refuse(format_args!("expected {expected}, given a queue of messages of {message} bytes"))
+            }
             Element::Scalars { scalar, lanes, name } => {
                 let msl = if lanes == 1 {
                     scalar.msl_name().into()
@@ -294,6 +309,11 @@ impl Slot<'_> {
         let same = |host: Scalar, msl: Scalar| host == msl || (host == Scalar::U8 && msl == Scalar::Bool);
         match (&self.expected.element, element) {
             (ElementType::Function { .. }, _) => false,
+            (ElementType::Inbox { .. }, element) => element == Element::Inbox,
+            (ElementType::Queue { message, slot }, Element::Queue { message: given }) => {
+                *message == given && *slot == 8 + given.next_multiple_of(8)
+            }
+            (ElementType::Queue { .. }, _) | (_, Element::Inbox | Element::Queue { .. }) => false,
             (_, Element::Raw) => true,
             (_, Element::Double) => false,
             (ElementType::Scalar(msl) | ElementType::Atomic(msl), Element::Scalars { scalar, .. }) => {

@@ -295,6 +295,11 @@ impl Completion {
         self.outcome.get().is_some()
     }
 
+    /// Ends the work with `cause`, as [`Queue::stop`].
+    pub(crate) fn stop(&self, cause: &Error) -> Result<bool> {
+        self.origin.as_ref().map_or(Ok(false), |(queue, submission)| queue.stop(*submission, cause.clone()))
+    }
+
     /// Times when the work ran, if it has ended successfully.
     pub fn timing(&self) -> Option<Timing> {
         self.outcome.get().and_then(|result| result.as_ref().ok().copied())

@@ -44,6 +44,7 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
             Op::Call(call) => match callee_name(call).and_then(Intrinsic::parse) {
                 Some(Intrinsic::ThreadgroupBarrier) => facts.barriers += 1,
                 Some(Intrinsic::GridBarrier) => facts.grid_barriers += 1,
+                Some(Intrinsic::Yield) => facts.barriers += 1,
                 Some(Intrinsic::SimdgroupBarrier | Intrinsic::Group(_)) => facts.simdgroup = true,
                 Some(Intrinsic::Position(_) | Intrinsic::Log) | None => {}
             },

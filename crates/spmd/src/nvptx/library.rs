@@ -38,6 +38,7 @@ fn operation(rest: &str) -> Option<(GroupCall, bool)> {
         Intrinsic::Position(_)
         | Intrinsic::ThreadgroupBarrier
         | Intrinsic::GridBarrier
+        | Intrinsic::Yield
         | Intrinsic::SimdgroupBarrier
         | Intrinsic::Log => None,
     }

@@ -68,6 +68,7 @@ mod simdgroup;
 mod system_atomics;
 mod target;
 mod vectorize_copies;
+mod yields;
 mod zero_shared_memory;
 
 pub use target::TRIPLE;

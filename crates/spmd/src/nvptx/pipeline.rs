@@ -8,7 +8,7 @@ use super::entry::{self, Wrapped};
 use super::shared_memory::{self, Memory};
 use super::{
     Options, approximate_math, barriers, grid_barriers, loop_versioning, simdgroup, target, vectorize_copies,
-    zero_shared_memory,
+    yields, zero_shared_memory,
 };
 use crate::analysis::allowlist;
 use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
@@ -23,7 +23,7 @@ use crate::{ENTRY, Error, Target, log_calls};
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Device as D, Target as T, Thread};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 17] = [
+    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 18] = [
         // name, input, output, applies, run, requires, ensures
         (
             "allowlist",
@@ -96,6 +96,15 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             grid_barriers,
             "converge-barriers",
             "grid barriers are calls of a function that waits at a counter",
+        ),
+        (
+            "yields",
+            Thread,
+            Thread,
+            has_yields,
+            lower_yields,
+            "converge-barriers",
+            "a resident kernel sleeps and meets at a threadgroup barrier where it yields",
         ),
         (
             "shared-memory",
@@ -343,6 +352,14 @@ fn has_grid_barriers(state: &State<'_>) -> bool {
 
 fn grid_barriers(state: &mut State<'_>) -> Result<(), Error> {
     grid_barriers::lower(state.module.to_mut())
+}
+
+fn has_yields(state: &State<'_>) -> bool {
+    yields::is_needed(&state.module)
+}
+
+fn lower_yields(state: &mut State<'_>) -> Result<(), Error> {
+    yields::lower(state.module.to_mut())
 }
 
 fn shared_memory(state: &mut State<'_>) -> Result<(), Error> {

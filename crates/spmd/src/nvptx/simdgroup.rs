@@ -53,9 +53,11 @@ fn convergent_op(inst: &Inst) -> Option<ConvergentOp> {
     match Intrinsic::parse(callee_name(call)?)? {
         Intrinsic::SimdgroupBarrier => Some(ConvergentOp::Barrier),
         Intrinsic::Group(call) => Some(ConvergentOp::Group(call)),
-        Intrinsic::Position(_) | Intrinsic::ThreadgroupBarrier | Intrinsic::GridBarrier | Intrinsic::Log => {
-            None
-        }
+        Intrinsic::Position(_)
+        | Intrinsic::ThreadgroupBarrier
+        | Intrinsic::GridBarrier
+        | Intrinsic::Yield
+        | Intrinsic::Log => None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use elinvar_ir::{Call, Function, Location, Module, Op, Operand};
 
 use crate::intrinsic::{Intrinsic, PREFIX, Position};
+use crate::kernel::BarrierKind;
 use crate::support::constants::mentions;
 use crate::support::demangle::source_name;
 use crate::support::ir::callee_name;
@@ -18,8 +19,8 @@ pub(crate) enum CallKind {
     Ordinary,
     /// A position or size along a dimension.
     Position(Position, usize),
-    /// A threadgroup barrier, or a grid barrier.
-    Barrier { grid: bool },
+    /// A barrier of at least the threadgroup.
+    Barrier(BarrierKind),
     /// A simdgroup barrier.
     SimdgroupBarrier,
     /// A simdgroup or quadgroup operation.
@@ -48,8 +49,15 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
     };
     match Intrinsic::parse(name) {
         Some(Intrinsic::Position(position)) => return classify_position(position, name, call),
-        Some(Intrinsic::ThreadgroupBarrier) => return Ok(CallKind::Barrier { grid: false }),
-        Some(Intrinsic::GridBarrier) => return Ok(CallKind::Barrier { grid: true }),
+        Some(Intrinsic::ThreadgroupBarrier) => return Ok(CallKind::Barrier(BarrierKind::Threadgroup)),
+        Some(Intrinsic::GridBarrier) => return Ok(CallKind::Barrier(BarrierKind::Grid)),
+        Some(Intrinsic::Yield) => {
+            let idle = match call.args.first().map(|arg| &arg.op) {
+                Some(Operand::Const(idle)) => idle.as_unsigned(32) != Some(0),
+                _ => true,
+            };
+            return Ok(CallKind::Barrier(BarrierKind::Yield { idle }));
+        }
         Some(Intrinsic::SimdgroupBarrier) => return Ok(CallKind::SimdgroupBarrier),
         Some(Intrinsic::Group(_)) => return Ok(CallKind::Group),
         Some(Intrinsic::Log) => return Ok(CallKind::Log),
@@ -140,7 +148,7 @@ fn check_per_thread(
     };
     if let Op::Call(call) = op {
         match classify(module, call, location.clone())? {
-            CallKind::Barrier { .. } => return refuse("a barrier"),
+            CallKind::Barrier(_) => return refuse("a barrier"),
             CallKind::SimdgroupBarrier => return refuse("a simdgroup barrier"),
             CallKind::Group => return refuse("a simdgroup function"),
             CallKind::Position(..) => return refuse("a thread position"),

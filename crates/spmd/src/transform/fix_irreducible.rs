@@ -22,7 +22,7 @@ use elinvar_ir::{BlockId, Op, Term};
 
 use crate::analysis::cfg::{Cfg, Irreducible};
 use crate::analysis::regions::{self, Region};
-use crate::kernel::{Barrier, Kernel};
+use crate::kernel::{Barrier, BarrierKind, Kernel};
 
 /// Maximum number of entries that are cut; beyond it the kernel counts as irreducible.
 const MOST: usize = 32;
@@ -45,8 +45,8 @@ pub(crate) fn split_regions(kernel: &mut Kernel) -> Result<(), Irreducible> {
         for block in from {
             let (last, cont) = (kernel.function.new_block(None), kernel.function.new_block(None));
             redirect(kernel, block, entry, last, cont);
-            let (device, grid) = (false, false);
-            kernel.barriers.push(Barrier { from: last, cont, device, grid, location: location.clone() });
+            let (device, kind) = (false, BarrierKind::Threadgroup);
+            kernel.barriers.push(Barrier { from: last, cont, device, kind, location: location.clone() });
         }
     }
     Err(Irreducible)

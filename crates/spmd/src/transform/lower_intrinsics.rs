@@ -81,11 +81,11 @@ fn lower_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(
                 CallKind::SimdgroupBarrier => {
                     kernel.exchanges.get_or_insert(location);
                 }
-                CallKind::Barrier { grid } => {
+                CallKind::Barrier(kind) => {
                     let cont = kernel.function.new_block(None);
                     kernel.function.block_mut(at).term = Term::Br(cont);
-                    let device = grid || orders_device(call);
-                    kernel.barriers.push(Barrier { from: at, cont, device, grid, location });
+                    let device = kind.suspends() || orders_device(call);
+                    kernel.barriers.push(Barrier { from: at, cont, device, kind, location });
                     at = cont;
                 }
             },

@@ -8,8 +8,8 @@
 //! All threads of a threadgroup run a region before any runs the next. Each iteration that reaches a barrier records its number;
 //! if two iterations of a threadgroup record different ones, the function returns a fault.
 //!
-//! At a grid barrier the function returns, after it has stored where it is to be resumed. A call for the same threadgroup begins with
-//! the region behind that barrier.
+//! At a grid barrier, and where a resident kernel yields, the function returns, after it has stored where it is to be resumed. A call for
+//! the same threadgroup begins with the region behind that barrier.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::analysis::liveness::Liveness;
 use crate::analysis::regions::{self, Region};
 use crate::analysis::uniformity::Uniformity;
 use crate::intrinsic::Position;
-use crate::kernel::{Barrier, Kernel};
+use crate::kernel::{Barrier, BarrierKind, Kernel};
 use crate::support::builder::{Builder, call, i32_const, i64_const};
 use crate::support::gep::stride;
 use crate::vector::barrier_context::{BarrierContext, ContextSlot, RESUME};
@@ -36,7 +36,7 @@ use crate::vector::private_counters;
 use crate::vector::prologue::Prologue;
 use crate::vector::versions::{self, Exits};
 use crate::vector::workgroup_tiling::{self, WorkgroupLoops};
-use crate::{Error, FaultSite, Options, SUSPENDED, SYMBOL};
+use crate::{Error, FaultSite, Options, SUSPENDED, SYMBOL, YIELDED_BUSY, YIELDED_IDLE};
 
 /// Inputs of the emission.
 pub(crate) struct Inputs<'a> {
@@ -93,8 +93,10 @@ pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
     let mut b = Builder::new(&mut function, prologue.entry);
     source.counters = private_counters::begin(&mut b, kernel, options, &prologue, counters);
     context.place_shared(&mut function, prologue.entry, kernel, &prologue.scratch);
-    let grid_barriers = kernel.barriers.iter().enumerate().filter(|(_, barrier)| barrier.grid);
-    let (grid_barriers, faults) = grid_barriers.map(|(number, barrier)| (number, missed(barrier))).unzip();
+    let suspending_barriers =
+        kernel.barriers.iter().enumerate().filter(|(_, barrier)| barrier.kind.suspends());
+    let (suspending_barriers, faults) =
+        suspending_barriers.map(|(number, barrier)| (number, missed(barrier))).unzip();
     let mut group = WorkgroupWriter {
         inputs,
         source: &source,
@@ -103,7 +105,7 @@ pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
         is_tiled: workgroup_tiling::is_profitable(inputs),
         slots: Slots::default(),
         privates: HashMap::new(),
-        grid_barriers,
+        suspending_barriers,
         faults,
     };
     group.place_privates(&mut function);
@@ -125,8 +127,8 @@ struct WorkgroupWriter<'a> {
     slots: Slots,
     /// Addresses of private arrays: of an iteration's first thread, or with barriers of the threadgroup's.
     privates: HashMap<ValueId, Operand>,
-    /// Numbers of the grid barriers. That at index `n` has the fault code `n + 1`.
-    grid_barriers: Vec<usize>,
+    /// Numbers of the barriers at which the function returns. That at index `n` has the fault code `n + 1`.
+    suspending_barriers: Vec<usize>,
     faults: Vec<FaultSite>,
 }
 
@@ -163,7 +165,7 @@ impl<'a> WorkgroupWriter<'a> {
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
         b.at = groups.body;
         let starts: Vec<BlockId> = self.inputs.regions.iter().map(|_| b.f.new_block(None)).collect();
-        if !self.grid_barriers.is_empty() {
+        if !self.suspending_barriers.is_empty() {
             self.resume(&mut b, &starts);
         }
         // Content of other kernels must not be visible.
@@ -192,20 +194,25 @@ impl<'a> WorkgroupWriter<'a> {
         let place = b.gep(Type::I8, self.prologue.scratch.clone(), i64_const(RESUME));
         let value = Typed::new(Type::I32, b.load(Type::I32, place, Some("resume")));
         let suspending =
-            self.grid_barriers.iter().filter(|k| !self.inputs.regions[**k + 1].blocks.is_empty());
+            self.suspending_barriers.iter().filter(|k| !self.inputs.regions[**k + 1].blocks.is_empty());
         let cases = suspending.map(|k| (i32_const(*k as u32 + 1), starts[k + 1])).collect();
         b.end(Term::Switch { value, default: begins, cases });
         b.at = begins;
     }
 
-    /// A block that suspends the threadgroup at grid barrier `k`.
+    /// A block that suspends the threadgroup at barrier `k`.
     fn suspend(&self, f: &mut Function, k: usize) -> BlockId {
         let block = f.new_block(None);
         let mut b = Builder::new(f, block);
-        let fault = self.grid_barriers.iter().position(|barrier| *barrier == k).unwrap_or(0) + 1;
-        for (offset, word) in [(RESUME, k + 1), (RESUME + 4, fault)] {
+        let fault = self.suspending_barriers.iter().position(|barrier| *barrier == k).unwrap_or(0) + 1;
+        let fault = match self.inputs.kernel.barriers[k].kind {
+            BarrierKind::Yield { idle: false } => YIELDED_BUSY,
+            BarrierKind::Yield { idle: true } => YIELDED_IDLE,
+            BarrierKind::Grid | BarrierKind::Threadgroup => fault as u32,
+        };
+        for (offset, word) in [(RESUME, k as u32 + 1), (RESUME + 4, fault)] {
             let place = b.gep(Type::I8, self.prologue.scratch.clone(), i64_const(offset));
-            b.store(Type::I32, i32_const(word as u32), place);
+            b.store(Type::I32, i32_const(word), place);
         }
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(SUSPENDED as u32)))));
         block
@@ -398,7 +405,7 @@ impl<'a> WorkgroupWriter<'a> {
             return;
         }
         let arrived = b.load(Type::I32, self.prologue.arrived.clone(), None);
-        let mut target = |k: usize| match self.inputs.kernel.barriers[k].grid {
+        let mut target = |k: usize| match self.inputs.kernel.barriers[k].kind.suspends() {
             true => self.suspend(b.f, k),
             false => starts[k + 1],
         };

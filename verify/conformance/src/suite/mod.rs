@@ -56,6 +56,7 @@ mod pipeline;
 mod primitives;
 mod program_scope;
 mod relational_functions;
+mod resident;
 mod sheet;
 mod simdgroup_kernels;
 mod simdgroup_matrices;
@@ -173,6 +174,7 @@ pub fn cases() -> Vec<Case> {
         divergent_barriers::CASES,
         cooperative::CASES,
         thread_groups::CASES,
+        resident::CASES,
         order::CASES,
         memory::CASES,
         large_buffers::CASES,

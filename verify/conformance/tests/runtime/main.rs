@@ -23,6 +23,7 @@ mod preparation;
 mod recovery;
 mod recovery_devices;
 mod recovery_streams;
+mod resident;
 mod sizes;
 mod streams;
 mod stress;

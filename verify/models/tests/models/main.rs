@@ -11,6 +11,8 @@ use sync as locks;
 mod breaker_source;
 #[path = "../../../../crates/runtime/src/memory/pool/class.rs"]
 mod class;
+#[path = "../../../../crates/driver/src/doorbell.rs"]
+mod doorbell_source;
 #[path = "../../../../crates/driver-isolated/src/head.rs"]
 mod head_source;
 #[path = "../../../../crates/runtime/src/memory/pool/shelf.rs"]
@@ -25,6 +27,7 @@ mod submission_source;
 mod timeline;
 
 mod breaker;
+mod doorbell;
 mod event;
 mod head;
 mod pool;

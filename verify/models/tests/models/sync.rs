@@ -1,12 +1,19 @@
 //! loom's locks, atomics and futexes with the interface that the crates use.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
-pub use loom::sync::MutexGuard;
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// A mutex without poisoning.
 pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+/// Access to the value of a locked [`Mutex`].
+pub struct MutexGuard<'a, T> {
+    /// `None` while it waits.
+    held: Option<loom::sync::MutexGuard<'a, T>>,
+}
 
 impl<T> Mutex<T> {
     pub fn new(value: T) -> Self {
@@ -14,7 +21,21 @@ impl<T> Mutex<T> {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().expect("no model panics with a lock held")
+        MutexGuard { held: Some(self.0.lock().expect("no model panics with a lock held")) }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.held.as_ref().expect("it does not wait")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.held.as_mut().expect("it does not wait")
     }
 }
 
@@ -22,9 +43,25 @@ impl<T> Mutex<T> {
 #[derive(Default)]
 pub struct Condvar(loom::sync::Condvar);
 
+/// Whether a wait ended at its timeout: never, since a model must end without.
+pub struct Waited;
+
+impl Waited {
+    pub fn timed_out(&self) -> bool {
+        false
+    }
+}
+
 impl Condvar {
-    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(guard).expect("no model panics with a lock held")
+    pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        let _waited = self.wait_for(&mut guard, Duration::ZERO);
+        guard
+    }
+
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _most: Duration) -> Waited {
+        let held = guard.held.take().expect("it does not wait");
+        guard.held = Some(self.0.wait(held).expect("no model panics with a lock held"));
+        Waited
     }
 
     pub fn notify_all(&self) {

@@ -1,6 +1,7 @@
 // Work that the device decides: steps with a grid barrier between them.
 #include <metal_stdlib>
 #include <elinvar/grid>
+#include <elinvar/resident>
 using namespace metal;
 
 // Steps without memory accesses of their own, with barriers and without.
@@ -36,3 +37,11 @@ kernel void diffuse(device float* a, device float* b, constant uint& n, constant
 kernel void diffuse_once(device const float* from, device float* to, constant uint& n, uint i [[thread_position_in_grid]]) {
     to[i] = next(from, i, n);
 }
+
+// A resident kernel with little work, and the same as a launch.
+kernel void square_items(constant elinvar::inbox<uint, uint>& inbox) {
+    uint item;
+    while (inbox.receive(item)) inbox.complete(item * item);
+}
+
+kernel void square_once(device uint* x) { x[0] *= x[0]; }

@@ -63,7 +63,10 @@ pub fn check_blanks(name: &str, content: &str) -> Vec<String> {
         if line.ends_with([' ', '\t', '\r']) {
             breaches.push(format!("{place}: trailing whitespace"));
         }
-        if MERGE_MARKERS.iter().any(|marker| line.strip_prefix(marker).is_some_and(|rest| rest.starts_with(' '))) {
+        if MERGE_MARKERS
+            .iter()
+            .any(|marker| line.strip_prefix(marker).is_some_and(|rest| rest.starts_with(' ')))
+        {
             breaches.push(format!("{place}: a conflict of a merge"));
         }
     }

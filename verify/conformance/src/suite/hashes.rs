@@ -1,10 +1,10 @@
 //! Keccak, the permutation of 64-bit lanes behind SHA-3 (FIPS 202): one sponge for each thread, and one state for each threadgroup. The
 //! reference is the crate `sha3`.
 
-use elinvar::{Constants, Device, Grid};
+use elinvar::{Constants, Device, Grid, Source};
 use sha3::{Digest, Keccak256, Sha3_256};
 
-use super::{CaseResult, expect_all, kernel, library, run};
+use super::{CaseResult, expect_all, kernel, run};
 
 cases!("hashes": a_sponge_for_each_thread, a_state_for_each_threadgroup);
 
@@ -66,14 +66,17 @@ fn a_sponge_for_each_thread(device: &Device) -> CaseResult {
     // Every length about one and two blocks, in one text whose messages overlap and are not aligned.
     let lengths: Vec<usize> = (0..=280).chain([1000, 4096, 10_000]).collect();
     let text: Vec<u8> = (0..20_011_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
-    let messages: Vec<[u32; 2]> = lengths.iter().enumerate().map(|(i, &length)| [(31 * i) as u32, length as u32]).collect();
+    let messages: Vec<[u32; 2]> =
+        lengths.iter().enumerate().map(|(i, &length)| [(31 * i) as u32, length as u32]).collect();
     let (texts, places) = (device.buffer_with_data(&text)?, device.buffer_with_data(&messages)?);
     let message = |i: usize| &text[messages[i][0] as usize..][..lengths[i]];
     let source = [TABLES, SPONGE].concat();
     let sha3 = |i: usize| words(&Sha3_256::digest(message(i)));
     let keccak = |i: usize| words(&Keccak256::digest(message(i)));
     for (padding, reference) in [(6_u8, &sha3 as &dyn Fn(usize) -> [u64; 4]), (1, &keccak)] {
-        let kernel = library(device, &source)?.kernel_with("sponge", &Constants::new().set(0, padding))?;
+        let kernel = device
+            .compile(Source::msl(source.as_str()))?
+            .kernel_with("sponge", &Constants::new().set(0, padding))?;
         let mut digests = device.buffer::<u64>(4 * lengths.len())?;
         run(device, &kernel, Grid::threads(512), (&texts, &places, &mut digests, lengths.len() as u32))?;
         expect_all(&digests.to_vec()?, |e| reference(e / 4)[e % 4]);
@@ -110,7 +113,8 @@ const BY_THREADGROUP: &str = "
 fn a_state_for_each_threadgroup(device: &Device) -> CaseResult {
     let (groups, blocks) = (40, 3);
     // The last block carries its padding.
-    let mut text: Vec<u64> = (0..groups * blocks * 17).map(|i| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    let mut text: Vec<u64> =
+        (0..groups * blocks * 17).map(|i| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
     for last in (0..groups).map(|group| (group * blocks + blocks) * 17 - 1) {
         text[last] = (text[last] & 0x00ff_ffff) | 0x8000_0000_0600_0000;
     }

@@ -102,7 +102,7 @@ pub(super) fn stencil(context: &Context) -> Result<Measured> {
 }
 
 /// Median time from the submission of an item to its result, with a pause before each, and that of a launch of the same work.
-fn round_trips(context: &Context, residency: Residency, pause: Duration) -> Result<(u64, u64)> {
+fn round_trips(context: &Context, residency: Residency, size: &str, pause: Duration) -> Result<Measured> {
     let device = &context.device;
     let library = compile(device, "device_side.metal", KERNELS)?;
     let (items, once, stream) =
@@ -134,21 +134,18 @@ fn round_trips(context: &Context, residency: Residency, pause: Duration) -> Resu
         }
     }
     squares.finish()?;
-    Ok((median(times), median(launches)))
+    let baselines = vec![("launch", median(launches))];
+    Ok(Measured { size: size.into(), median_ns: median(times), baselines, ..Measured::default() })
 }
 
 /// Time from the submission of an item to its result, while the resident kernel is awake, compared with a launch and its end.
 pub(super) fn resident_round_trip_awake(context: &Context) -> Result<Measured> {
     let residency = Residency::new(1, 32).sleep_after(Duration::from_secs(10));
-    let (time, launch) = round_trips(context, residency, Duration::ZERO)?;
-    let size = "1 item, 1 threadgroup of 32".into();
-    Ok(Measured { size, median_ns: time, baselines: vec![("launch", launch)], ..Measured::default() })
+    round_trips(context, residency, "1 item, 1 threadgroup of 32", Duration::ZERO)
 }
 
 /// The same for a kernel that sleeps: items come 5 ms apart.
 pub(super) fn resident_wake_up(context: &Context) -> Result<Measured> {
     let residency = Residency::new(1, 32).sleep_after(Duration::from_micros(50));
-    let (time, launch) = round_trips(context, residency, Duration::from_millis(5))?;
-    let size = "1 item each 5 ms, 1 threadgroup of 32".into();
-    Ok(Measured { size, median_ns: time, baselines: vec![("launch", launch)], ..Measured::default() })
+    round_trips(context, residency, "1 item each 5 ms, 1 threadgroup of 32", Duration::from_millis(5))
 }

@@ -259,9 +259,7 @@ impl<I: Pod, R: Pod> PersistentKernel<I, R> {
 
     /// Number of items that are not complete.
     pub fn pending(&self) -> u64 {
-        let mut host = self.shared.host.lock();
-        self.shared.advance(&mut host);
-        host.next - host.oldest
+        self.shared.pending()
     }
 
     /// Stops the kernel behind all submitted items, and waits for its end.
@@ -293,24 +291,27 @@ fn launch(kernel: &Kernel, stream: Stream, groups: u32, size: Dim3, args: ArgLis
 }
 
 impl Shared {
+    /// Whether the kernel has ended or failed: it completes nothing any more.
+    fn has_ended(&self) -> bool {
+        self.completion.is_done() || self.failure.get().is_some()
+    }
+
     /// Whether an item may have ended, without the lock.
     pub(super) fn may_be_over(&self, number: u64) -> bool {
-        !matches!(self.ring.state(number), State::Queued | State::Taken)
-            || self.completion.is_done()
-            || self.failure.get().is_some()
+        !self.ring.state(number).is_pending() || self.has_ended()
     }
 
     fn advance(&self, host: &mut Host) {
-        while host.oldest < host.next && !matches!(self.ring.state(host.oldest), State::Queued | State::Taken)
-        {
+        while host.oldest < host.next && !self.ring.state(host.oldest).is_pending() {
             host.oldest += 1;
         }
     }
 
-    fn has_pending(&self) -> bool {
+    /// Number of items that are not complete.
+    fn pending(&self) -> u64 {
         let mut host = self.host.lock();
         self.advance(&mut host);
-        host.oldest < host.next
+        host.next - host.oldest
     }
 
     /// Keeps the result of the item whose slot is to be used again.
@@ -325,7 +326,7 @@ impl Shared {
 
     fn submit(&self, item: &[u8]) -> Result<Option<u64>> {
         let mut host = self.host.lock();
-        if self.completion.is_done() || self.failure.get().is_some() {
+        if self.has_ended() {
             return Err(self.ended(&host, host.next));
         }
         if host.is_stopping {
@@ -352,8 +353,8 @@ impl Shared {
 
     /// The result of an item, if it is complete.
     pub(super) fn poll(&self, number: u64) -> Result<Option<Vec<u8>>> {
-        // Read before the state: a kernel that has ended completes nothing any more.
-        let is_over = self.completion.is_done() || self.failure.get().is_some();
+        // Read before the state.
+        let is_over = self.has_ended();
         let host = self.host.lock();
         let cancelled = || Err(Error::Cancelled);
         if let Some(result) = host.retired.get(&number) {
@@ -442,7 +443,7 @@ impl Shared {
         self.doorbell.ring();
         // An item under way may wait for room in a queue.
         let begin = Instant::now();
-        while !discards && !self.completion.is_done() && self.has_pending() && begin.elapsed() < self.deadline
+        while !discards && !self.completion.is_done() && self.pending() > 0 && begin.elapsed() < self.deadline
         {
             std::thread::sleep(Duration::from_micros(20));
         }

@@ -35,6 +35,13 @@ pub(super) enum State {
     Replaced,
 }
 
+impl State {
+    /// Whether the item is not complete, and was not discarded.
+    pub(super) fn is_pending(self) -> bool {
+        matches!(self, Self::Queued | Self::Taken)
+    }
+}
+
 /// The memory of the slots.
 pub(super) struct Ring {
     /// Keeps the memory.

@@ -534,8 +534,9 @@ fn steps_in_one_launch_are_compared_with_launches() {
     let json = elinvar(&["bench", "device-side", "--device", "cpu", "--json"]).json();
     let results = json["results"].as_array().expect("results");
     let names: Vec<_> = results.iter().filter_map(|result| result["name"].as_str()).collect();
-    assert_eq!(names, ["grid_barrier", "stencil_1000_steps"]);
-    let baselines = ["loop", "launches"].iter().zip(results);
+    let resident = ["resident_round_trip_awake", "resident_wake_up"];
+    assert_eq!(names, [&["grid_barrier", "stencil_1000_steps"][..], &resident].concat());
+    let baselines = ["loop", "launches", "launch", "launch"].iter().zip(results);
     for (baseline, result) in baselines {
         let [ours, theirs] = [&result["median_ns"], &result["baselines"][baseline]["median_ns"]];
         assert!(ours.as_u64() > Some(0) && theirs.as_u64() > Some(0), "{result}");

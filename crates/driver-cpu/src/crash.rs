@@ -100,8 +100,14 @@ thread_local! {
 /// Registration of a thread that runs kernels. Not `Send`.
 pub(crate) struct Thread {
     entry: Option<&'static Entry>,
-    /// The alternate signal stack, if this registration has created it.
-    stack: Option<*mut c_void>,
+    stack: Option<HandlerStack>,
+}
+
+/// An alternate signal stack that a registration has created.
+struct HandlerStack {
+    pages: *mut c_void,
+    /// The thread's alternate signal stack before.
+    before: libc::stack_t,
 }
 
 impl Thread {
@@ -127,12 +133,12 @@ impl Drop for Thread {
         if let Some(entry) = self.entry {
             entry.thread.store(0, Ordering::Release);
         }
-        if let Some(stack) = self.stack {
-            let off = libc::stack_t { ss_sp: null_mut(), ss_flags: libc::SS_DISABLE, ss_size: STACK_BYTES };
-            // SAFETY: the stack was created and set by this thread, which is not in a handler; nothing else uses it.
+        if let Some(HandlerStack { pages, before }) = &self.stack {
+            // SAFETY: the stack was created and set by this thread, which is not in a handler; nothing else uses it. The one before is
+            // unchanged: who created it frees it after this.
             unsafe {
-                libc::sigaltstack(&raw const off, null_mut());
-                libc::munmap(stack, STACK_BYTES);
+                libc::sigaltstack(before, null_mut());
+                libc::munmap(*pages, STACK_BYTES);
             }
         }
     }
@@ -170,30 +176,34 @@ fn this_thread() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
-/// Gives this thread an alternate signal stack if it has none.
+/// Gives this thread an alternate signal stack if it has none, or a small one: Rust's own has the least size that the system allows (8 KiB on
+/// many), of which the registers of AVX-512 take half.
 #[allow(unsafe_code)] // calls functions of the C library
-fn handler_stack() -> Option<*mut c_void> {
-    let mut now = MaybeUninit::<libc::stack_t>::uninit();
+fn handler_stack() -> Option<HandlerStack> {
+    let mut before = MaybeUninit::<libc::stack_t>::uninit();
     // SAFETY: reads the current setting.
-    let known = unsafe { libc::sigaltstack(null(), now.as_mut_ptr()) } == 0;
+    if unsafe { libc::sigaltstack(null(), before.as_mut_ptr()) } != 0 {
+        return None;
+    }
     // SAFETY: just written.
-    if !known || unsafe { now.assume_init() }.ss_flags & libc::SS_DISABLE == 0 {
+    let before = unsafe { before.assume_init() };
+    if before.ss_flags & libc::SS_DISABLE == 0 && before.ss_size >= STACK_BYTES {
         return None;
     }
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: new pages, which no other code knows.
-    let stack = unsafe { libc::mmap(null_mut(), STACK_BYTES, access, kind, -1, 0) };
-    if stack == libc::MAP_FAILED {
+    let pages = unsafe { libc::mmap(null_mut(), STACK_BYTES, access, kind, -1, 0) };
+    if pages == libc::MAP_FAILED {
         return None;
     }
-    let on = libc::stack_t { ss_sp: stack, ss_flags: 0, ss_size: STACK_BYTES };
+    let on = libc::stack_t { ss_sp: pages, ss_flags: 0, ss_size: STACK_BYTES };
     // SAFETY: the pages are as many and stay until the thread takes them out of use.
     let set = unsafe { libc::sigaltstack(&raw const on, null_mut()) } == 0;
     if !set {
         // SAFETY: the pages from above, which are unused.
-        unsafe { libc::munmap(stack, STACK_BYTES) };
+        unsafe { libc::munmap(pages, STACK_BYTES) };
     }
-    set.then_some(stack)
+    set.then_some(HandlerStack { pages, before })
 }
 
 /// Installs the handler, once per process, unless it is disabled.

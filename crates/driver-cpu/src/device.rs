@@ -150,6 +150,10 @@ unsafe impl Device for CpuDevice {
         Ok(Arc::new(CpuQueue::new(CpuBackend::new(self.pool.clone(), priority))))
     }
 
+    fn expect_executes_commands(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn resident_queue(&self, threads: ResidentThreads) -> Result<Arc<dyn Queue>> {
         self.pool.expect_here("a queue")?;
         Ok(Arc::new(CpuQueue::new(CpuBackend::resident(self.pool.clone(), threads))))

@@ -16,6 +16,7 @@ use elinvar_driver::{
 };
 use elinvar_spmd::bounds::FaultRecord;
 
+use crate::commands;
 use crate::cooperative::{self, Suspended};
 use crate::crash;
 use crate::job::{COUNTING_NS, Demand, RANGE_NS, Work};
@@ -43,6 +44,7 @@ pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -
             Command::Dispatch(launch) => {
                 dispatch(launch, stop, worker).map_err(|error| named(error, launch))?
             }
+            Command::ExecuteCommands(execution) => commands::execute(execution, stop, worker)?,
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,
             Command::Primitive { primitive, operands } => compute(primitive, operands, stop, worker)?,
@@ -53,14 +55,14 @@ pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -
 }
 
 /// Adds the launch's name to a fault.
-fn named(error: Error, dispatch: &Dispatch) -> Error {
+pub(crate) fn named(error: Error, dispatch: &Dispatch) -> Error {
     match error {
         Error::Fault(fault) => Error::Fault(Fault { launch: dispatch.label.clone(), ..fault }),
         error => error,
     }
 }
 
-fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
+pub(crate) fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
     let pipeline: &dyn Any = &*dispatch.pipeline;
     let pipeline = pipeline.downcast_ref::<CpuPipeline>().ok_or_else(|| {
         Error::invalid(format!(

@@ -20,6 +20,7 @@
 //! reported (`crash`).
 #![warn(missing_docs)]
 
+mod commands;
 mod cooperative;
 mod crash;
 mod device;

@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::{Access, Dim3, Error, Event, Fault, Grid, Memory, Pipeline, Primitive, Result, TimestampSlot};
+use crate::{
+    Access, Dim3, Error, Event, ExecuteCommands, Fault, Grid, Memory, Pipeline, Primitive, Result,
+    TimestampSlot,
+};
 
 /// An operation of a queue.
 #[derive(Clone, Debug)]
@@ -16,6 +19,8 @@ use crate::{Access, Dim3, Error, Event, Fault, Grid, Memory, Pipeline, Primitive
 pub enum Command {
     /// Launches a kernel over a grid.
     Dispatch(Dispatch),
+    /// Executes commands in memory, where [`Device::expect_executes_commands`](crate::Device::expect_executes_commands) allows it.
+    ExecuteCommands(Box<ExecuteCommands>),
     /// Copies `source` to `target`, which have the same length. They may overlap, with the semantics of `memmove`. One of them may
     /// belong to another device of the driver, if [`Device::reaches`](crate::Device::reaches) allows it.
     Copy {

@@ -101,6 +101,17 @@ pub unsafe trait Device: Send + Sync + Any {
         Err(Error::unsupported(format!("device `{}` does not run resident kernels", self.caps().name)))
     }
 
+    /// Rejects [`Command::ExecuteCommands`] if the device's queues do not have it.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason, by default.
+    fn expect_executes_commands(&self) -> Result<()> {
+        Err(Error::unsupported(format!(
+            "device `{}` does not execute indirect command buffers",
+            self.caps().name
+        )))
+    }
+
     /// Creates an event with value 0. By default a [`Timeline`] in host memory.
     ///
     /// # Errors

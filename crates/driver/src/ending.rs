@@ -43,6 +43,9 @@ pub fn begin_log(commands: &[Command]) {
 fn log_of(commands: &[Command]) -> Option<&Arc<Log>> {
     commands.iter().find_map(|command| match command {
         Command::Dispatch(dispatch) => dispatch.pipeline.log_kernel().map(|kernel| kernel.log()),
+        Command::ExecuteCommands(execution) => {
+            execution.kernels().find_map(|pipeline| pipeline.log_kernel().map(|kernel| kernel.log()))
+        }
         _ => None,
     })
 }

@@ -27,6 +27,14 @@
 //!           +448 u8  payload[128]     values, each at a multiple of 16
 //! ```
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::{
+    Access, Arg, ArgKind, Binding, Dim3, Dispatch, ElementType, Error, Fault, Grid, InlineBytes, Label,
+    MemorySlice, Pipeline, Result, Use,
+};
+
 /// Maximum number of buffers, and of arguments in threadgroup memory, of a command (Metal Feature Set Tables).
 pub const MAX_COMMAND_BUFFERS: u32 = 31;
 
@@ -99,3 +107,362 @@ const _: () = assert!(CommandHeader::BYTES == 64 && CommandRecord::BYTES == 576)
 const _: () = assert!(std::mem::offset_of!(CommandRecord, buffers) == 64);
 const _: () = assert!(std::mem::offset_of!(CommandRecord, lengths) == 312);
 const _: () = assert!(std::mem::offset_of!(CommandRecord, payload) == 448);
+
+/// Executes commands in memory, in order.
+///
+/// A driver rejects a command with [`Error::Fault`], which names command, kernel and argument, before any of it runs: a pipeline number
+/// outside the list, a threadgroup that the kernel cannot have, an address outside `uses`, a buffer that the kernel may write and that is
+/// used for reads only. Commands before it have taken effect.
+#[derive(Clone, Debug)]
+pub struct ExecuteCommands {
+    /// Header and records.
+    pub commands: MemorySlice,
+    /// Number of commands. The memory has room for one more record.
+    pub capacity: u32,
+    /// Number of buffers that a command can set.
+    pub max_buffers: u32,
+    /// The kernels of the commands, by their numbers from 1. None is cooperative or resident, and none takes functions or queues.
+    pub pipelines: Arc<[Arc<dyn Pipeline>]>,
+    /// Which commands.
+    pub range: CommandRange,
+    /// The kernel of all commands, if they inherit it.
+    pub pipeline: Option<Arc<dyn Pipeline>>,
+    /// The buffers of all commands by their index, if they inherit them.
+    pub buffers: Option<Vec<(u32, Binding)>>,
+    /// The memory whose addresses commands may have.
+    pub uses: Vec<Use>,
+    /// Maximum threadgroup memory of a command in bytes, static and dynamic together.
+    pub max_threadgroup_memory: u64,
+    /// Label of the execution.
+    pub label: Option<Arc<Label>>,
+}
+
+/// A range of commands.
+#[derive(Clone, Debug)]
+pub enum CommandRange {
+    /// Known to the host, within the capacity.
+    Known(Range<u32>),
+    /// Two `u32` in memory, aligned to 4 bytes: the first command and the number of commands (`MTLIndirectCommandBufferExecutionRange`).
+    /// The device reads them when the execution begins; commands beyond the capacity are a fault.
+    Indirect(MemorySlice),
+}
+
+impl CommandRange {
+    /// Size in bytes of a range in memory.
+    pub const BYTES: u64 = 8;
+}
+
+impl ExecuteCommands {
+    /// Size in bytes of the memory for `capacity` commands.
+    pub const fn bytes(capacity: u32) -> u64 {
+        CommandHeader::BYTES + (capacity as u64 + 1) * CommandRecord::BYTES
+    }
+
+    /// Offset in bytes of a record.
+    pub const fn offset(index: u32) -> u64 {
+        CommandHeader::BYTES + index as u64 * CommandRecord::BYTES
+    }
+
+    /// All kernels that may run.
+    pub fn kernels(&self) -> impl Iterator<Item = &Arc<dyn Pipeline>> {
+        self.pipelines.iter().chain(&self.pipeline)
+    }
+
+    /// Checks a range that was read from memory.
+    ///
+    /// # Errors
+    /// A fault with range and capacity.
+    pub fn range_of(&self, [first, count]: [u32; 2]) -> Result<Range<u32>> {
+        match first.checked_add(count) {
+            Some(end) if end <= self.capacity => Ok(first..end),
+            _ => Err(self.fault(format!(
+                "{count} commands from {first} on, read when it began; the indirect command buffer has {}",
+                self.capacity
+            ))),
+        }
+    }
+
+    /// Rejects commands that a kernel has tried to encode behind the last one.
+    ///
+    /// # Errors
+    /// A fault with the largest index, and the capacity.
+    pub fn expect_encoded(&self, header: &CommandHeader) -> Result<()> {
+        if header.beyond == 0 {
+            return Ok(());
+        }
+        Err(self.fault(format!(
+            "a kernel has encoded command {}; the indirect command buffer has {}",
+            header.beyond, self.capacity
+        )))
+    }
+
+    /// A dispatch to be filled by [`ExecuteCommands::decode`]. `None` if no kernel can run.
+    pub fn dispatch(&self) -> Option<Dispatch> {
+        let pipeline = self.kernels().next()?.clone();
+        let (grid, group) = (Grid::Threads(Dim3::new(0, 1, 1)), Dim3::new(1, 1, 1));
+        Some(Dispatch {
+            pipeline,
+            bindings: Vec::new(),
+            uses: self.uses.clone(),
+            grid,
+            group,
+            label: self.label.clone(),
+        })
+    }
+
+    /// The memory of `uses`, for [`ExecuteCommands::decode`].
+    ///
+    /// # Errors
+    /// `Unsupported` if the driver has no device addresses.
+    pub fn used_ranges(&self) -> Result<UsedRanges<'_>> {
+        UsedRanges::of(&self.uses)
+    }
+
+    /// Translates a record to a dispatch, whose `uses` and `label` stay; returns whether there is anything to run.
+    ///
+    /// # Errors
+    /// A fault that names command, kernel and argument.
+    pub fn decode(
+        &self,
+        index: u32,
+        record: &CommandRecord,
+        used: &UsedRanges,
+        dispatch: &mut Dispatch,
+    ) -> Result<bool> {
+        if record.kind == CommandRecord::EMPTY {
+            return Ok(false);
+        }
+        let pipeline =
+            self.pipeline_of(record).map_err(|why| self.fault(format!("command {index}: {why}")))?;
+        if !Arc::ptr_eq(&dispatch.pipeline, pipeline) {
+            dispatch.pipeline = pipeline.clone();
+        }
+        let decoder = Decoder { of: self, record, used };
+        let fault = |why| dispatch.fault(format!("command {index}: {why}"));
+        (dispatch.grid, dispatch.group) = decoder.sizes(&**pipeline).map_err(fault)?;
+        let mut bindings = std::mem::take(&mut dispatch.bindings);
+        bindings.clear();
+        for (number, arg) in pipeline.signature().args.iter().enumerate() {
+            let binding = decoder.binding(arg);
+            bindings.push(binding.map_err(|why| {
+                dispatch.fault(format!("command {index}: argument {number} `{}`: {why}", arg.name))
+            })?);
+        }
+        dispatch.bindings = bindings;
+        let (own, given) = (pipeline.threadgroup_memory(), dispatch.threadgroup_bytes());
+        if own.saturating_add(given) > self.max_threadgroup_memory {
+            let most = self.max_threadgroup_memory;
+            return Err(dispatch.fault(format!(
+                "command {index}: {given} bytes of threadgroup memory given and {own} declared by the kernel; the device allows {most}"
+            )));
+        }
+        Ok(dispatch.grid.threads().is_some_and(|threads| threads.volume() > 0))
+    }
+
+    fn pipeline_of(&self, record: &CommandRecord) -> std::result::Result<&Arc<dyn Pipeline>, String> {
+        let why = match record.misuse {
+            0 => None,
+            1 => Some(format!("it sets a buffer with an index of {} or more", self.max_buffers)),
+            2 => Some("it sets a buffer, but the indirect command buffer inherits buffers".into()),
+            3 => Some("it sets a kernel, but the indirect command buffer inherits the kernel".into()),
+            4 => Some(format!("it sets threadgroup memory with an index of {MAX_COMMAND_BUFFERS} or more")),
+            5 => Some(format!("its values need more than {} bytes", CommandRecord::PAYLOAD_BYTES)),
+            other => Some(format!("overwritten: misuse {other}")),
+        };
+        if let Some(why) = why {
+            return Err(why);
+        }
+        if !matches!(record.kind, CommandRecord::THREADGROUPS | CommandRecord::THREADS) {
+            return Err(format!("overwritten: kind {}", record.kind));
+        }
+        if let Some(inherited) = &self.pipeline {
+            return Ok(inherited);
+        }
+        let count = self.pipelines.len();
+        let known = (record.pipeline as usize).checked_sub(1).and_then(|at| self.pipelines.get(at));
+        known.ok_or_else(|| match record.pipeline {
+            0 => "it has no kernel".into(),
+            number => format!("kernel number {number}; the indirect command buffer has kernels 1 to {count}"),
+        })
+    }
+
+    /// Creates a fault of this execution.
+    pub fn fault(&self, message: String) -> Error {
+        Error::Fault(Fault {
+            kernel: "execute_commands".into(),
+            message,
+            location: None,
+            launch: self.label.clone(),
+        })
+    }
+}
+
+/// Memory by its device addresses, in ascending order.
+pub struct UsedRanges<'a> {
+    ranges: Vec<(u64, &'a Use)>,
+}
+
+impl<'a> UsedRanges<'a> {
+    fn of(uses: &'a [Use]) -> Result<Self> {
+        let address = |used: &'a Use| {
+            let first = used.slice.memory.gpu_address();
+            let first = first.ok_or_else(|| Error::unsupported("the driver has no device addresses"))?;
+            Ok((first + used.slice.offset, used))
+        };
+        let mut ranges = uses.iter().map(address).collect::<Result<Vec<_>>>()?;
+        // Of ranges with one address, that which may be written, and the longest, is the last.
+        ranges.sort_by_key(|(first, used)| (*first, used.access == Access::ReadWrite, used.slice.len));
+        Ok(Self { ranges })
+    }
+
+    /// The memory from an address to the end of the range that it is in.
+    pub fn find(&self, address: u64) -> Option<(MemorySlice, Access)> {
+        let end = self.ranges.partition_point(|(first, _)| *first <= address);
+        // Ranges may overlap, as slices of one buffer do.
+        self.ranges[..end].iter().rev().find_map(|(first, used)| {
+            let offset = address - first;
+            let slice = &used.slice;
+            let rest = slice.len.checked_sub(offset).filter(|rest| *rest > 0)?;
+            Some((
+                MemorySlice { memory: slice.memory.clone(), offset: slice.offset + offset, len: rest },
+                used.access,
+            ))
+        })
+    }
+}
+
+/// A record that is translated to a dispatch.
+struct Decoder<'a> {
+    of: &'a ExecuteCommands,
+    record: &'a CommandRecord,
+    used: &'a UsedRanges<'a>,
+}
+
+impl Decoder<'_> {
+    /// Grid and threadgroup.
+    fn sizes(&self, pipeline: &dyn Pipeline) -> std::result::Result<(Grid, Dim3), String> {
+        let (grid, group): (Dim3, Dim3) = (self.record.grid.into(), self.record.group.into());
+        let most = pipeline.max_threads_per_threadgroup();
+        if group.volume() == 0 || group.volume() > u128::from(most) {
+            return Err(format!("threadgroups of {group} threads; 1 to {most} threads are allowed"));
+        }
+        let threads = match self.record.kind {
+            CommandRecord::THREADS => grid,
+            _ => grid.of_pieces(group).ok_or_else(|| {
+                format!(
+                    "{grid} threadgroups of {group} threads; at most {} threads along a dimension",
+                    u32::MAX
+                )
+            })?,
+        };
+        Ok((Grid::Threads(threads), group))
+    }
+
+    fn binding(&self, arg: &Arg) -> std::result::Result<Binding, String> {
+        let at = arg.index as usize;
+        let (record, bit) = (self.record, 1_u32.checked_shl(arg.index).unwrap_or(0));
+        if arg.kind == ArgKind::Threadgroup {
+            let length = if record.lengths_set & bit == 0 { 0 } else { record.lengths[at] };
+            return Ok(Binding::Threadgroup(length.into()));
+        }
+        if let Some(buffers) = &self.of.buffers {
+            let inherited = buffers.iter().find(|(index, _)| *index == arg.index);
+            let Some((_, binding)) = inherited else { return Ok(unbound(arg)) };
+            return self.inherited(arg, binding);
+        }
+        if record.buffers_set & bit == 0 {
+            return Ok(unbound(arg));
+        }
+        let word = record.buffers[at];
+        if record.values_set & bit != 0 {
+            let (offset, size) = (word as u32 as usize, (word >> 32) as usize);
+            let value = offset.checked_add(size).and_then(|end| record.payload.get(offset..end));
+            let value =
+                value.ok_or_else(|| format!("overwritten: {size} bytes of the payload from {offset} on"))?;
+            if arg.access == Access::ReadWrite {
+                return Err("the kernel may write to it; it cannot be a value".into());
+            }
+            expect_size(arg, size as u64)?;
+            return Ok(Binding::Bytes(InlineBytes::from_slice(value)));
+        }
+        if word == 0 {
+            return Ok(unbound(arg));
+        }
+        let Some((slice, access)) = self.used.find(word) else {
+            return Err(format!(
+                "address {word:#x} is in none of the {} used buffers",
+                self.used.ranges.len()
+            ));
+        };
+        if arg.access == Access::ReadWrite && access == Access::Read {
+            return Err("the kernel may write to it, and the buffer is used for reads only".into());
+        }
+        if !word.is_multiple_of(arg.element_align.max(1)) {
+            return Err(format!("address {word:#x} is not a multiple of {}", arg.element_align));
+        }
+        expect_size(arg, slice.len)?;
+        Ok(Binding::Memory(slice))
+    }
+
+    /// A buffer of the execution. The runtime has not seen it with this kernel.
+    fn inherited(&self, arg: &Arg, binding: &Binding) -> std::result::Result<Binding, String> {
+        match binding {
+            Binding::Memory(slice) => {
+                let align = arg.element_align.max(1);
+                let first = slice.memory.gpu_address().unwrap_or(0).wrapping_add(slice.offset);
+                if !first.is_multiple_of(align) {
+                    return Err(format!("the inherited buffer's address is not a multiple of {align}"));
+                }
+                expect_size(arg, slice.len)?;
+            }
+            Binding::Bytes(bytes) if arg.access == Access::ReadWrite => {
+                let size = bytes.len();
+                return Err(format!(
+                    "the kernel may write to it; it cannot be the inherited value of {size} bytes"
+                ));
+            }
+            Binding::Bytes(bytes) => expect_size(arg, bytes.len() as u64)?,
+            Binding::Threadgroup(_) | Binding::Unbound => return Ok(unbound(arg)),
+        }
+        Ok(binding.clone())
+    }
+}
+
+fn expect_size(arg: &Arg, bytes: u64) -> std::result::Result<(), String> {
+    if bytes < arg.element_size {
+        return Err(format!("needs at least {} bytes, given {bytes}", arg.element_size));
+    }
+    Ok(())
+}
+
+/// A buffer that is not set: a pointer is null, a reference is to zeros.
+fn unbound(arg: &Arg) -> Binding {
+    match arg.kind {
+        ArgKind::Reference => Binding::Bytes(InlineBytes::from_elem(0, arg.element_size as usize)),
+        ArgKind::Pointer | ArgKind::Threadgroup => Binding::Unbound,
+    }
+}
+
+/// Rejects a kernel that commands cannot have.
+///
+/// # Errors
+/// `Unsupported` with kernel and reason.
+pub fn expect_command_kernel(pipeline: &dyn Pipeline) -> Result<()> {
+    let signature = pipeline.signature();
+    let refuse = |why: &str| {
+        let name = &signature.name;
+        Err(Error::unsupported(format!("kernel `{name}` in an indirect command buffer: {why}")))
+    };
+    if signature.is_cooperative() {
+        return refuse("it has a grid barrier");
+    }
+    for arg in &signature.args {
+        match arg.element {
+            ElementType::Inbox { .. } => return refuse("it is resident"),
+            ElementType::Function { .. } => return refuse("it takes a visible_function_table"),
+            ElementType::Queue { .. } => return refuse("it takes a message queue"),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -27,6 +27,7 @@
 #include "simdgroup.h"
 #include "function_table.h"
 #include "textures.h"
+#include "commands.h"
 #include "uniform.h"
 #include "names.h"
 #include "entry.h"

@@ -108,22 +108,8 @@ template <class T, class L = imageblock_layout_implicit> struct imageblock {
     ushort get_num_samples() const;
     template <class... X> ushort get_num_colors(X...) const;
 };
-struct command_buffer {
-    ulong size() const;
-};
 struct render_pipeline_state {};
-struct compute_pipeline_state {};
 struct depth_stencil_state {};
-struct compute_command {
-    template <class... X> compute_command(X...) {}
-    template <class... X> void set_compute_pipeline_state(X...) const;
-    template <class... X> void set_kernel_buffer(X...) const;
-    template <class... X> void concurrent_dispatch_threadgroups(X...) const;
-    template <class... X> void concurrent_dispatch_threads(X...) const;
-    void set_barrier() const;
-    void clear_barrier() const;
-    void reset() const;
-};
 struct render_command {
     template <class... X> render_command(X...) {}
     template <class... X> void set_render_pipeline_state(X...) const;

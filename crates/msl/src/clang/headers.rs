@@ -31,7 +31,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 38] = files![
+const FILES: [(&str, &str); 39] = files![
     "predefined.h",
     "include/elinvar_stdlib_macros.h",
     "include/simd/simd.h",
@@ -60,6 +60,7 @@ const FILES: [(&str, &str); 38] = files![
     "elinvar_stdlib/atomics.h",
     "elinvar_stdlib/simdgroup.h",
     "elinvar_stdlib/textures.h",
+    "elinvar_stdlib/commands.h",
     "elinvar_stdlib/uniform.h",
     "elinvar_stdlib/logging.h",
     "elinvar_stdlib/names.h",

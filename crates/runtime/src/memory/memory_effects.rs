@@ -5,7 +5,9 @@
 //! counts as read too.
 
 use elinvar_driver::primitive::{Operand, OperandUse};
-use elinvar_driver::{Access, Binding, Command, Dispatch, Grid, MemorySlice, Primitive};
+use elinvar_driver::{
+    Access, Binding, Command, CommandRange, Dispatch, ExecuteCommands, Grid, MemorySlice, Primitive,
+};
 
 use crate::memory::usage::Who;
 
@@ -32,6 +34,7 @@ pub(crate) fn memory_effects(command: &Command) -> Vec<MemoryEffect<'_>> {
     let operation = |slice, effect, name| MemoryEffect { slice, effect, who: Who::Operation(name) };
     match command {
         Command::Dispatch(dispatch) => by_launch(dispatch),
+        Command::ExecuteCommands(execution) => by_execution(execution),
         Command::Copy { source, target } => vec![
             operation(source, Effect::Reads, "copy: the source"),
             operation(target, Effect::Overwrites, "copy: the target"),
@@ -83,6 +86,34 @@ fn by_launch(dispatch: &Dispatch) -> Vec<MemoryEffect<'_>> {
     effects
 }
 
+/// Operands of an execution of commands in memory, as messages name them.
+pub(crate) const COMMANDS: &str = "execute_commands: the indirect command buffer";
+pub(crate) const RANGE: &str = "execute_commands: the range";
+pub(crate) const INHERITED: &str = "execute_commands: an inherited buffer";
+pub(crate) const USED: &str = "execute_commands: a used buffer";
+
+fn by_execution(execution: &ExecuteCommands) -> Vec<MemoryEffect<'_>> {
+    let operation = |slice, effect, name| MemoryEffect { slice, effect, who: Who::Operation(name) };
+    let mut effects = vec![operation(&execution.commands, Effect::Reads, COMMANDS)];
+    if let CommandRange::Indirect(words) = &execution.range {
+        effects.push(operation(words, Effect::Reads, RANGE));
+    }
+    for (_, binding) in execution.buffers.iter().flatten() {
+        if let Binding::Memory(slice) = binding {
+            // The kernels that have it are known to the device only.
+            effects.push(operation(slice, Effect::MayReadAndWrite, INHERITED));
+        }
+    }
+    for used in &execution.uses {
+        let effect = match used.access {
+            Access::Read => Effect::Reads,
+            Access::ReadWrite => Effect::MayReadAndWrite,
+        };
+        effects.push(operation(&used.slice, effect, USED));
+    }
+    effects
+}
+
 /// Mutable references to the ranges that a command names, in the order of [`memory_effects`].
 pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
     match command {
@@ -96,6 +127,22 @@ pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
                 Grid::Threads(_) => None,
             };
             bindings.chain(dispatch.uses.iter_mut().map(|used| &mut used.slice)).chain(counts).collect()
+        }
+        Command::ExecuteCommands(execution) => {
+            let ExecuteCommands { commands, range, buffers, uses, .. } = &mut **execution;
+            let range = match range {
+                CommandRange::Indirect(words) => Some(words),
+                CommandRange::Known(_) => None,
+            };
+            let buffers = buffers.iter_mut().flatten().filter_map(|(_, binding)| match binding {
+                Binding::Memory(slice) => Some(slice),
+                _ => None,
+            });
+            std::iter::once(commands)
+                .chain(range)
+                .chain(buffers)
+                .chain(uses.iter_mut().map(|used| &mut used.slice))
+                .collect()
         }
         Command::Copy { source, target } => vec![source, target],
         Command::Fill { target, .. } => vec![target],

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use elinvar_driver::sync::{Condvar, Mutex};
-use elinvar_driver::{Command, Error, PerProcess, Queue, Submission};
+use elinvar_driver::{Command, Error, PerProcess, Pipeline, Queue, Submission};
 
 use crate::Device;
 use crate::sync::coalesce::{Coalescer, Ends};
@@ -110,12 +110,25 @@ fn enter(then: Instant, due: Due) -> Key {
 pub(crate) fn stoppable(device: &Device, commands: &[Command]) -> Result<Arc<[Command]>, Error> {
     let stoppable = |command: &Command| {
         let mut command = command.clone();
-        if let Command::Dispatch(dispatch) = &mut command
-            && let Some(pipeline) = dispatch.pipeline.stoppable()
-        {
-            device.recovery().origins.note_other(&dispatch.pipeline, &pipeline);
-            dispatch.pipeline = pipeline;
-            dispatch.prepare()?;
+        let variant = |pipeline: &Arc<dyn Pipeline>| {
+            let stoppable = pipeline.stoppable()?;
+            device.recovery().origins.note_other(pipeline, &stoppable);
+            Some(stoppable)
+        };
+        match &mut command {
+            Command::Dispatch(dispatch) => {
+                if let Some(pipeline) = variant(&dispatch.pipeline) {
+                    dispatch.pipeline = pipeline;
+                    dispatch.prepare()?;
+                }
+            }
+            Command::ExecuteCommands(execution) => {
+                let variant =
+                    |pipeline: &Arc<dyn Pipeline>| variant(pipeline).unwrap_or_else(|| pipeline.clone());
+                execution.pipelines = execution.pipelines.iter().map(variant).collect();
+                execution.pipeline = execution.pipeline.as_ref().map(variant);
+            }
+            _ => {}
         }
         Ok(command)
     };

@@ -103,6 +103,107 @@ impl CommandRecord {
     pub const BYTES: u64 = size_of::<Self>() as u64;
 }
 
+impl CommandHeader {
+    /// The header as bytes.
+    pub fn to_bytes(&self) -> [u8; CommandHeader::BYTES as usize] {
+        let mut words =
+            [self.capacity, self.max_buffers, self.flags, self.pipelines, self.beyond].into_iter();
+        let mut bytes = [0; CommandHeader::BYTES as usize];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(&mut words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+impl CommandRecord {
+    /// An empty command.
+    pub const fn empty() -> Self {
+        Self {
+            kind: Self::EMPTY,
+            pipeline: 0,
+            flags: 0,
+            misuse: 0,
+            buffers_set: 0,
+            values_set: 0,
+            lengths_set: 0,
+            parent: 0,
+            grid: [0; 3],
+            group: [0; 3],
+            payload_bytes: 0,
+            unused0: 0,
+            buffers: [0; MAX_COMMAND_BUFFERS as usize],
+            lengths: [0; MAX_COMMAND_BUFFERS as usize],
+            unused1: [0; 3],
+            payload: [0; Self::PAYLOAD_BYTES],
+        }
+    }
+
+    /// The record as bytes.
+    pub fn to_bytes(&self) -> [u8; CommandRecord::BYTES as usize] {
+        let head = [
+            self.kind,
+            self.pipeline,
+            self.flags,
+            self.misuse,
+            self.buffers_set,
+            self.values_set,
+            self.lengths_set,
+            self.parent,
+        ];
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let parts = [
+            words(&head),
+            words(&self.grid),
+            words(&self.group),
+            words(&[self.payload_bytes, self.unused0]),
+            self.buffers.iter().flat_map(|word| word.to_ne_bytes()).collect(),
+            words(&self.lengths),
+            words(&self.unused1),
+            self.payload.to_vec(),
+        ];
+        let mut bytes = [0; CommandRecord::BYTES as usize];
+        for (to, byte) in bytes.iter_mut().zip(parts.concat()) {
+            *to = byte;
+        }
+        bytes
+    }
+
+    /// Reads a record from bytes. Missing ones are zeros.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            let given = bytes.get(at..).unwrap_or_default();
+            word.iter_mut().zip(given).for_each(|(to, byte)| *to = *byte);
+            u32::from_ne_bytes(word)
+        };
+        let long = |at: usize| {
+            let mut long = [0; 8];
+            let given = bytes.get(at..).unwrap_or_default();
+            long.iter_mut().zip(given).for_each(|(to, byte)| *to = *byte);
+            u64::from_ne_bytes(long)
+        };
+        Self {
+            kind: word(0),
+            pipeline: word(4),
+            flags: word(8),
+            misuse: word(12),
+            buffers_set: word(16),
+            values_set: word(20),
+            lengths_set: word(24),
+            parent: word(28),
+            grid: std::array::from_fn(|i| word(32 + 4 * i)),
+            group: std::array::from_fn(|i| word(44 + 4 * i)),
+            payload_bytes: word(56),
+            unused0: word(60),
+            buffers: std::array::from_fn(|i| long(64 + 8 * i)),
+            lengths: std::array::from_fn(|i| word(312 + 4 * i)),
+            unused1: std::array::from_fn(|i| word(436 + 4 * i)),
+            payload: std::array::from_fn(|i| bytes.get(448 + i).copied().unwrap_or(0)),
+        }
+    }
+}
+
 const _: () = assert!(CommandHeader::BYTES == 64 && CommandRecord::BYTES == 576);
 const _: () = assert!(std::mem::offset_of!(CommandRecord, buffers) == 64);
 const _: () = assert!(std::mem::offset_of!(CommandRecord, lengths) == 312);
@@ -127,14 +228,25 @@ pub struct ExecuteCommands {
     pub range: CommandRange,
     /// The kernel of all commands, if they inherit it.
     pub pipeline: Option<Arc<dyn Pipeline>>,
-    /// The buffers of all commands by their index, if they inherit them.
-    pub buffers: Option<Vec<(u32, Binding)>>,
+    /// The buffers of all commands, if they inherit them.
+    pub buffers: Option<Vec<InheritedBuffer>>,
     /// The memory whose addresses commands may have.
     pub uses: Vec<Use>,
     /// Maximum threadgroup memory of a command in bytes, static and dynamic together.
     pub max_threadgroup_memory: u64,
     /// Label of the execution.
     pub label: Option<Arc<Label>>,
+}
+
+/// A buffer that commands inherit.
+#[derive(Clone, Debug)]
+pub struct InheritedBuffer {
+    /// Index of `[[buffer(n)]]`.
+    pub index: u32,
+    /// Memory or a value.
+    pub binding: Binding,
+    /// How kernels may access it.
+    pub access: Access,
 }
 
 /// A range of commands.
@@ -366,9 +478,8 @@ impl Decoder<'_> {
             return Ok(Binding::Threadgroup(length.into()));
         }
         if let Some(buffers) = &self.of.buffers {
-            let inherited = buffers.iter().find(|(index, _)| *index == arg.index);
-            let Some((_, binding)) = inherited else { return Ok(unbound(arg)) };
-            return self.inherited(arg, binding);
+            let inherited = buffers.iter().find(|inherited| inherited.index == arg.index);
+            return inherited.map_or_else(|| Ok(unbound(arg)), |inherited| self.inherited(arg, inherited));
         }
         if record.buffers_set & bit == 0 {
             return Ok(unbound(arg));
@@ -404,9 +515,14 @@ impl Decoder<'_> {
         Ok(Binding::Memory(slice))
     }
 
-    /// A buffer of the execution. The runtime has not seen it with this kernel.
-    fn inherited(&self, arg: &Arg, binding: &Binding) -> std::result::Result<Binding, String> {
-        match binding {
+    /// A buffer of the execution, which the runtime has not seen with this kernel.
+    fn inherited(&self, arg: &Arg, inherited: &InheritedBuffer) -> std::result::Result<Binding, String> {
+        if arg.access == Access::ReadWrite && inherited.access == Access::Read {
+            return Err(
+                "the kernel may write to it, and the inherited buffer or value is for reads only".into()
+            );
+        }
+        match &inherited.binding {
             Binding::Memory(slice) => {
                 let align = arg.element_align.max(1);
                 let first = slice.memory.gpu_address().unwrap_or(0).wrapping_add(slice.offset);
@@ -415,16 +531,10 @@ impl Decoder<'_> {
                 }
                 expect_size(arg, slice.len)?;
             }
-            Binding::Bytes(bytes) if arg.access == Access::ReadWrite => {
-                let size = bytes.len();
-                return Err(format!(
-                    "the kernel may write to it; it cannot be the inherited value of {size} bytes"
-                ));
-            }
             Binding::Bytes(bytes) => expect_size(arg, bytes.len() as u64)?,
             Binding::Threadgroup(_) | Binding::Unbound => return Ok(unbound(arg)),
         }
-        Ok(binding.clone())
+        Ok(inherited.binding.clone())
     }
 }
 
@@ -465,4 +575,49 @@ pub fn expect_command_kernel(pipeline: &dyn Pipeline) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_the_documented_layout() {
+        let mut record = CommandRecord::empty();
+        assert_eq!(record.to_bytes(), [0; 576]);
+        record = CommandRecord {
+            kind: 1,
+            pipeline: 2,
+            flags: 3,
+            misuse: 4,
+            buffers_set: 5,
+            values_set: 6,
+            lengths_set: 7,
+            parent: 8,
+            grid: [9, 10, 11],
+            group: [12, 13, 14],
+            payload_bytes: 15,
+            ..record
+        };
+        record.buffers = std::array::from_fn(|i| (i as u64) << 40 | 1);
+        record.lengths = std::array::from_fn(|i| i as u32 + 100);
+        record.payload = std::array::from_fn(|i| i as u8);
+        let bytes = record.to_bytes();
+        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        assert!((0..15).all(|i| word(4 * i) == i as u32 + 1));
+        assert_eq!((word(64 + 8 * 30), word(64 + 8 * 30 + 4)), (1, 30 << 8), "little endian");
+        assert_eq!((word(312), word(312 + 4 * 30)), (100, 130));
+        assert_eq!((bytes[448], bytes[575]), (0, 127));
+        assert_eq!(CommandRecord::from_bytes(&bytes), record);
+        let header = CommandHeader {
+            capacity: 1,
+            max_buffers: 2,
+            flags: 3,
+            pipelines: 4,
+            beyond: 5,
+            ..Default::default()
+        };
+        let bytes = header.to_bytes();
+        assert!((0..5).all(|i| bytes[4 * i] == i as u8 + 1) && bytes[20..] == [0; 44]);
+    }
 }

@@ -102,7 +102,7 @@ pub use ending::{begin_log, end_submission, panic_text};
 pub use error::{Error, Fault, Result};
 pub use event::{Event, Reached, fail_signals};
 pub use grid::Grid;
-pub use indirect::{CommandHeader, CommandRange, CommandRecord, ExecuteCommands};
+pub use indirect::{CommandHeader, CommandRange, CommandRecord, ExecuteCommands, InheritedBuffer};
 pub use log::{Log, LogCallback, LogKernel, LogLevel, LogLine, LogSite, LogValue, MAX_LOG_WORDS};
 pub use memory::{HostBlock, Init, Memory, Storage, expect_within};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier, UnsupportedKernel};

@@ -51,6 +51,7 @@ mod graph;
 #[cfg(test)]
 mod host_tests;
 mod identity;
+mod indirect;
 mod launch;
 mod locks;
 mod memory;
@@ -63,6 +64,9 @@ pub mod tensor;
 pub use device::{Device, TuningCache};
 pub use graph::{
     Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
+};
+pub use indirect::{
+    CommandSpan, Execution, HostCommand, IndirectCommandBuffer, IndirectCommandBufferDescriptor,
 };
 pub use launch::args::{Arg, ArgList, Args, Threadgroup};
 pub use launch::bundle::{Bundle, LoadedBundle};

@@ -98,18 +98,17 @@ fn by_execution(execution: &ExecuteCommands) -> Vec<MemoryEffect<'_>> {
     if let CommandRange::Indirect(words) = &execution.range {
         effects.push(operation(words, Effect::Reads, RANGE));
     }
-    for (_, binding) in execution.buffers.iter().flatten() {
-        if let Binding::Memory(slice) = binding {
-            // The kernels that have it are known to the device only.
-            effects.push(operation(slice, Effect::MayReadAndWrite, INHERITED));
+    let effect = |access| match access {
+        Access::Read => Effect::Reads,
+        Access::ReadWrite => Effect::MayReadAndWrite,
+    };
+    for inherited in execution.buffers.iter().flatten() {
+        if let Binding::Memory(slice) = &inherited.binding {
+            effects.push(operation(slice, effect(inherited.access), INHERITED));
         }
     }
     for used in &execution.uses {
-        let effect = match used.access {
-            Access::Read => Effect::Reads,
-            Access::ReadWrite => Effect::MayReadAndWrite,
-        };
-        effects.push(operation(&used.slice, effect, USED));
+        effects.push(operation(&used.slice, effect(used.access), USED));
     }
     effects
 }
@@ -134,7 +133,7 @@ pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
                 CommandRange::Indirect(words) => Some(words),
                 CommandRange::Known(_) => None,
             };
-            let buffers = buffers.iter_mut().flatten().filter_map(|(_, binding)| match binding {
+            let buffers = buffers.iter_mut().flatten().filter_map(|inherited| match &mut inherited.binding {
                 Binding::Memory(slice) => Some(slice),
                 _ => None,
             });

@@ -60,6 +60,8 @@ pub enum TraceStep {
     },
     /// It was recorded.
     Dispatch,
+    /// An execution of an indirect command buffer's commands was recorded.
+    ExecuteCommands,
     /// A copy was recorded.
     Copy {
         /// Number of bytes.
@@ -104,6 +106,7 @@ impl TraceStep {
             Self::Bind { .. } => "bind",
             Self::Size { .. } => "size",
             Self::Dispatch => "dispatch",
+            Self::ExecuteCommands => "execute commands",
             Self::Copy { .. } => "copy",
             Self::Fill { .. } => "fill",
             Self::Primitive(_) => "primitive",

@@ -178,6 +178,9 @@ unsafe impl Device for CudaDevice {
             details.push(("driver for CUDA", Version(version).to_string()));
         }
         details.extend(self.shared.libraries.details());
+        let runtime = self.shared.device_runtime.as_ref();
+        let runtime = runtime.map_or_else(Clone::clone, |path| path.display().to_string());
+        details.push(("device runtime", runtime));
         if let Some(celsius) = self.sensor.as_ref().and_then(Sensor::celsius) {
             details.push(("temperature", format!("{celsius} °C")));
         }
@@ -218,6 +221,11 @@ unsafe impl Device for CudaDevice {
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         let priority = self.priority(priority)?;
         Ok(Arc::new(Stream::new(&self.shared, priority)?))
+    }
+
+    fn expect_executes_commands(&self) -> Result<()> {
+        let runtime = self.shared.device_runtime.as_ref();
+        runtime.map(drop).map_err(|why| Error::unsupported(format!("indirect command buffers: {why}")))
     }
 
     /// A stream: a resident kernel polls memory of the host, and sleeps between polls.

@@ -1,6 +1,5 @@
 //! Translation of commands to driver API calls: the one `match` on [`Command`].
 
-use std::any::Any;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUstream;
@@ -39,6 +38,7 @@ impl Encoder<'_> {
     pub(crate) fn encode(&mut self, command: &Command) -> Result<Step> {
         match command {
             Command::Dispatch(dispatch) => self.dispatch(dispatch),
+            Command::ExecuteCommands(execution) => self.execute(execution).map(|()| Step::Work),
             Command::Copy { source, target } => self.copy(source, target).map(|()| Step::Work),
             Command::Fill { target, pattern } => self.fill(target, pattern).map(|()| Step::Work),
             Command::Primitive { primitive, operands } => {
@@ -90,9 +90,5 @@ impl Encoder<'_> {
 
 /// The pipeline of a launch, after checking that it belongs to this driver.
 pub(crate) fn pipeline(dispatch: &Dispatch) -> Result<&CudaPipeline> {
-    let pipeline: &dyn Any = &*dispatch.pipeline;
-    pipeline.downcast_ref().ok_or_else(|| {
-        let name = &dispatch.pipeline.signature().name;
-        Error::invalid(format!("kernel `{name}` was not compiled by the CUDA driver"))
-    })
+    CudaPipeline::of(&*dispatch.pipeline)
 }

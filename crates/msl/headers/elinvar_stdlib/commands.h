@@ -86,10 +86,10 @@ struct compute_command {
             to->lengths_set |= 1u << index;
         }
     }
-    ELINVAR_MEMBER void concurrent_dispatch_threadgroups(uint3 threadgroups_per_grid, uint3 threads_per_threadgroup) const {
+    ELINVAR_MEMBER void concurrent_dispatch_threadgroups(vec<uint, 3> threadgroups_per_grid, vec<uint, 3> threads_per_threadgroup) const {
         dispatch(elinvar::indirect::dispatch_threadgroups, threadgroups_per_grid, threads_per_threadgroup);
     }
-    ELINVAR_MEMBER void concurrent_dispatch_threads(uint3 threads_per_grid, uint3 threads_per_threadgroup) const {
+    ELINVAR_MEMBER void concurrent_dispatch_threads(vec<uint, 3> threads_per_grid, vec<uint, 3> threads_per_threadgroup) const {
         dispatch(elinvar::indirect::dispatch_threads, threads_per_grid, threads_per_threadgroup);
     }
     ELINVAR_MEMBER void set_barrier() const { to->flags |= elinvar::indirect::barrier; }
@@ -101,7 +101,7 @@ struct compute_command {
     ELINVAR_MEMBER void copy_command(compute_command from) const { *to = *from.to; }
 
 private:
-    ELINVAR_MEMBER void dispatch(uint kind, uint3 grid, uint3 group) const {
+    ELINVAR_MEMBER void dispatch(uint kind, vec<uint, 3> grid, vec<uint, 3> group) const {
         to->grid[0] = grid.x;
         to->grid[1] = grid.y;
         to->grid[2] = grid.z;

@@ -246,6 +246,16 @@ impl IndirectCommandBuffer {
         Ok(CommandRecord::from_bytes(&self.memory.slice(range)?.to_vec()?))
     }
 
+    /// Overwrites the command at an index with any record; the driver validates it when it is executed. Waits for pending work that uses the
+    /// indirect command buffer.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an index that is out of range; as [`Buffer::write`].
+    pub fn write_record(&mut self, index: u32, record: &CommandRecord) -> Result<()> {
+        let range = self.range(&(index..index.saturating_add(1)))?;
+        self.memory.slice_mut(range)?.write(&record.to_bytes())
+    }
+
     /// Compiles the code that the commands of a range need, with full optimization, so that their execution does not (`optimize` of a blit
     /// encoder in Metal). Waits for pending work that writes the indirect command buffer.
     ///
@@ -326,6 +336,14 @@ impl HostCommand<'_> {
         }
         self.record.pipeline = self.of.number(kernel)? as u32;
         Ok(self)
+    }
+
+    /// As [`HostCommand::kernel`], with bounds checks.
+    ///
+    /// # Errors
+    /// As [`HostCommand::kernel`].
+    pub fn checked_kernel(self, kernel: &CheckedKernel) -> Result<Self> {
+        self.kernel(&kernel.kernel)
     }
 
     /// Sets `[[buffer(index)]]` to a buffer or slice, which the execution has to use ([`Execution::uses`](crate::Execution::uses)), or to a
@@ -431,8 +449,7 @@ impl HostCommand<'_> {
             ));
         }
         (self.record.kind, self.record.grid, self.record.group) = (kind, grid.to_array(), group.to_array());
-        let range = self.of.range(&(self.index..self.index + 1))?;
-        self.of.memory.slice_mut(range)?.write(&self.record.to_bytes())
+        self.of.write_record(self.index, &self.record)
     }
 
     fn refuse<T>(&self, why: impl fmt::Display) -> Result<T> {

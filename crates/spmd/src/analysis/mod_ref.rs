@@ -2,11 +2,12 @@
 //!
 //! A store counts for the arguments that its pointer may be derived from. A store through a pointer from memory or from an
 //! integer counts for the arguments whose addresses the kernel has stored or converted to an integer; addresses that the launch
-//! provides in memory belong to resources, whose use the launch declares.
+//! provides in memory belong to resources, whose use the launch declares. An address that is only stored to such a resource, as by
+//! a kernel that encodes an indirect command buffer, is for other launches.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use elinvar_ir::{Call, CastOp, Function, Module, Op, Operand, Typed};
+use elinvar_ir::{Call, CastOp, Function, Module, Op, Operand, Typed, ValueId};
 
 use crate::support::ir::{callee_name, threadgroup_globals};
 use crate::transform::bounds::{RootKind, Roots, Source, all_of};
@@ -33,13 +34,18 @@ impl Effects {
     fn of<'m>(module: &'m Module, function: &'m Function, seen: &mut HashMap<&'m str, Effects>) -> Self {
         let roots = Roots::new(module, function, &[], &threadgroup_globals(module));
         let mut effects = Self::default();
+        let elsewhere = stored_to_resources(function, &roots);
         for inst in function.blocks.iter().flat_map(|block| &block.insts) {
             let of = |pointer: &Operand| parameters(function, &roots, pointer);
             match &inst.op {
                 Op::Store { value, ptr, .. } => {
                     effects.write(of(&ptr.op));
-                    effects.escape(&of, value);
+                    if of(&ptr.op) != (0, true) {
+                        effects.escape(&of, value);
+                    }
                 }
+                Op::Cast { op: CastOp::PtrToInt, .. }
+                    if inst.result.is_some_and(|id| elsewhere.contains(&id)) => {}
                 Op::AtomicRmw { ptr, value, .. } => {
                     effects.write(of(&ptr.op));
                     effects.escape(&of, value);
@@ -116,6 +122,25 @@ impl Effects {
     }
 }
 
+/// Integers that are only stored, through pointers from memory that lead to no parameter.
+fn stored_to_resources(function: &Function, roots: &Roots) -> HashSet<ValueId> {
+    let (mut stored, mut other) = (HashSet::new(), HashSet::new());
+    for block in &function.blocks {
+        for inst in &block.insts {
+            if let Op::Store { value, ptr, .. } = &inst.op
+                && parameters(function, roots, &ptr.op) == (0, true)
+            {
+                stored.extend(value.op.value());
+                other.extend(ptr.op.value());
+            } else {
+                other.extend(inst.op.operands().into_iter().filter_map(Operand::value));
+            }
+        }
+        other.extend(block.term.operands().into_iter().filter_map(Operand::value));
+    }
+    &stored - &other
+}
+
 fn bit(bits: u64, index: usize) -> bool {
     index >= 64 || bits >> index & 1 == 1
 }
@@ -186,6 +211,16 @@ mod tests {
             ("call void @keeps(ptr %c)\n %p = load ptr, ptr @kept\n store i32 1, ptr %p", 0b100),
             ("%n = ptrtoint ptr %a to i64\n %p = inttoptr i64 %n to ptr\n store i32 1, ptr %p", 0b1),
             ("%n = ptrtoint ptr %a to i64\n store i64 %n, ptr %b", 0b10),
+            // To memory that an argument leads to.
+            (
+                "%m = load ptr, ptr %c\n %n = ptrtoint ptr %a to i64\n store i64 %n, ptr %m\n store ptr %b, ptr %m",
+                0,
+            ),
+            (
+                "%m = load ptr, ptr %c\n %n = ptrtoint ptr %a to i64\n store i64 %n, ptr %m\n \
+                 %o = add i64 %n, 4\n store i64 %o, ptr %m",
+                0b1,
+            ),
         ] {
             assert_eq!(written(body), expected, "{body}");
         }

@@ -35,6 +35,7 @@ mod graphs;
 mod grids;
 mod hashes;
 mod indirect;
+mod indirect_commands;
 mod integer_functions;
 mod integers;
 mod lanes;
@@ -164,6 +165,7 @@ pub fn cases() -> Vec<Case> {
         basics::CASES,
         grids::CASES,
         indirect::CASES,
+        indirect_commands::CASES,
         arguments::CASES,
         bindings::CASES,
         function_pointers::CASES,

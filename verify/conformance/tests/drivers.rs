@@ -16,6 +16,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("cpu", "errors::captures", NO_CAPTURE),
     ("isolated", "callbacks::waits_in_a_destructor", "it is isolated"),
     ("isolated", "errors::captures", NO_CAPTURE),
+    ("isolated", "indirect_commands::", NO_COMMANDS),
     ("isolated", "memory::flag_of_the_host", "it is isolated"),
     ("isolated", "memory::of_the_host", "it is isolated"),
     ("isolated_cuda", "barriers::different_barriers_fault", "does not detect that threads"),
@@ -23,6 +24,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("isolated_cuda", "cooperative::a_missed_barrier", "does not detect that threadgroups"),
     ("isolated_cuda", "cooperative::a_deadline_while_groups_wait", "cannot stop a thread within a loop"),
     ("isolated_cuda", "errors::captures", NO_CAPTURE),
+    ("isolated_cuda", "indirect_commands::", NO_COMMANDS),
     ("isolated_cuda", "memory::flag_of_the_host", "it is isolated"),
     ("isolated_cuda", "memory::of_the_host", "it is isolated"),
     ("isolated_cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
@@ -31,6 +33,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("cuda", "barriers::different_barriers_fault", "does not detect that threads"),
     ("cuda", "cooperative::a_missed_barrier", "does not detect that threadgroups"),
     ("cuda", "cooperative::a_deadline_while_groups_wait", "cannot stop a thread within a loop"),
+    ("cuda", "indirect_commands::", NO_COMMANDS),
     ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("cuda", "primitives::convolutions_with_weights_of_f32", "takes weights of the images' type only"),
@@ -65,6 +68,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "graphs::faults_stay_where_they_are", NO_LAYER),
     ("metal", "indirect::checked_kernels", NO_LAYER),
     ("metal", "indirect::counts_beyond_the_limits", "the device alone sees the counts"),
+    ("metal", "indirect_commands::", NO_COMMANDS),
     ("metal", "large_buffers::checked_accesses_of_4_gib", NO_LAYER),
     ("metal", "large_buffers::checked_accesses_of_12_gib", NO_LAYER),
     ("metal", "libraries::tables_of_functions", NO_TABLES),
@@ -120,7 +124,7 @@ const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
 
 /// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of
 /// the underlying device.
-const ISOLATED: [&str; 19] = [
+const ISOLATED: [&str; 20] = [
     "argument_buffers::",
     "arguments::",
     "basics::",
@@ -133,6 +137,7 @@ const ISOLATED: [&str; 19] = [
     "graphs::",
     "grids::",
     "indirect::",
+    "indirect_commands::",
     "large_buffers::",
     "logging::",
     "memory::",
@@ -157,6 +162,7 @@ const TOY: [&str; 8] = [
 const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Does not apply if shader validation is enabled for the process.
+const NO_COMMANDS: &str = "does not execute indirect command buffers";
 const NO_LAYER: &str = "shader validation is off";
 const NO_TABLES: &str = "the Metal driver does not support tables of functions";
 const OWN_COMPILER: &str = "Metal's own compiler reads the source";
@@ -271,7 +277,8 @@ fn main() {
             // The inner device has the memory of the same kind of device in this process.
             let Some(inner) = devices.iter().find(|device| device.kind() == of) else { continue };
             for case in cases().into_iter().filter(differs) {
-                let mut row = UNSUPPORTED.iter().filter(|(of, name, _)| (*of, *name) == (kind, case.name));
+                let mut row =
+                    UNSUPPORTED.iter().filter(|(of, name, _)| *of == kind && is_for(name, case.name));
                 let listed = row.next().map(|(_, _, reason)| *reason);
                 let reason = memory_lacks(inner, case.name).or(listed);
                 trials.extend(case_trials(kind, case, open, reason));

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use elinvar::{Grid, Kernel, PersistentKernel, Residency, Stream};
+use elinvar::{
+    Arg, Grid, IndirectCommandBuffer, IndirectCommandBufferDescriptor, Kernel, PersistentKernel, Residency,
+    Stream,
+};
 
 use super::carried::compile;
 use super::{Context, Measured};
@@ -99,6 +102,66 @@ pub(super) fn stencil(context: &Context) -> Result<Measured> {
     let size = format!("{STEPS} steps of {N} elements, 4 threadgroups");
     let baselines = vec![("commands", recorded), ("launches", launches)];
     Ok(Measured { size, median_ns: together, baselines, ..Measured::default() })
+}
+
+/// Launches that a kernel encodes and the device executes, compared with the same launches recorded by the host in one command buffer.
+pub(super) fn indirect_commands(context: &Context) -> Result<Measured> {
+    const COUNT: u32 = 1000;
+    let device = &context.device;
+    let library = compile(device, "device_side.metal", KERNELS)?;
+    let (encode, shift, stream) =
+        (library.kernel("encode_shifts")?, library.kernel("shift")?, device.stream()?);
+    let mut commands = IndirectCommandBuffer::new(
+        device,
+        IndirectCommandBufferDescriptor::new(COUNT).buffers(1),
+        &[&shift],
+    )?;
+    let first: Vec<u32> = (0..COUNT * GROUP as u32).collect();
+    let (mut x, mut y) = (device.buffer_with_data(&first)?, device.buffer_with_data(&first)?);
+    let handles = [commands.handle()?, commands.number(&shift)?];
+    let indirect = timed(&stream, || {
+        let arguments = (Arg::value(&handles), &mut x, GROUP as u32, Arg::use_resource(&mut commands));
+        // SAFETY: each command has its own elements.
+        #[allow(unsafe_code)]
+        unsafe {
+            encode.launch(&stream, Grid::threads(COUNT), arguments)?;
+            stream.execute_commands(&commands.execution(0..COUNT).uses((&mut x,)))?
+        };
+        Ok(())
+    })?;
+    let executed = timed(&stream, || {
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe {
+            stream.execute_commands(&commands.execution(0..COUNT).uses((&mut x,)))?
+        };
+        Ok(())
+    })?;
+    let recorded = timed(&stream, || {
+        let mut list = stream.command_buffer();
+        for i in 0..COUNT as usize {
+            let part = y.slice_mut(i * GROUP..(i + 1) * GROUP)?;
+            // SAFETY: as above.
+            #[allow(unsafe_code)]
+            unsafe {
+                list.launch(&shift, Grid::threads(GROUP).group(GROUP), (part,))?;
+            }
+        }
+        list.submit()?;
+        Ok(())
+    })?;
+    let rounds = |x: u32, i: u32, count: usize| (0..count).fold(x, |x, _| x.wrapping_mul(3).wrapping_add(i));
+    for (data, count) in [(x.to_vec()?, 2 * (TIMES + 1)), (y.to_vec()?, TIMES + 1)] {
+        for (at, (first, last)) in (0..).zip(first.iter().zip(&data)) {
+            if rounds(*first, at % GROUP as u32, count) != *last {
+                return Err(Failure::input(format!("element {at} is {last}")));
+            }
+        }
+    }
+    let size = format!("{COUNT} launches of {GROUP} threads");
+    let stages = vec![("executed again".into(), executed)];
+    let baselines = vec![("commands", recorded)];
+    Ok(Measured { size, median_ns: indirect, baselines, stages, ..Measured::default() })
 }
 
 /// Median time from the submission of an item to its result, with a pause before each, and that of a launch of the same work.

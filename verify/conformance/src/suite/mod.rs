@@ -165,7 +165,7 @@ pub fn cases() -> Vec<Case> {
         basics::CASES,
         grids::CASES,
         indirect::CASES,
-        indirect_commands::CASES,
+        &indirect_commands::all(),
         arguments::CASES,
         bindings::CASES,
         function_pointers::CASES,

@@ -45,3 +45,16 @@ kernel void square_items(constant elinvar::inbox<uint, uint>& inbox) {
 }
 
 kernel void square_once(device uint* x) { x[0] *= x[0]; }
+
+// Many small launches, encoded by a kernel.
+struct Commands { command_buffer commands; compute_pipeline_state shift; };
+
+kernel void encode_shifts(constant Commands& c, device uint* x, constant uint& stride, uint i [[thread_position_in_grid]]) {
+    compute_command command(c.commands, i);
+    command.reset();
+    command.set_compute_pipeline_state(c.shift);
+    command.set_kernel_buffer(x + i * stride, 0);
+    command.concurrent_dispatch_threads(uint3(stride, 1, 1), uint3(stride, 1, 1));
+}
+
+kernel void shift(device uint* x, uint i [[thread_position_in_grid]]) { x[i] = x[i] * 3u + i; }

@@ -134,6 +134,8 @@ mod pages {
     mod launches {}
     #[doc = include_str!("../../../docs/cooperative-launches.md")]
     mod cooperative_launches {}
+    #[doc = include_str!("../../../docs/indirect-commands.md")]
+    mod indirect_commands {}
     #[doc = include_str!("../../../docs/resident-kernels.md")]
     mod resident_kernels {}
     #[doc = include_str!("../../../docs/streams-and-events.md")]

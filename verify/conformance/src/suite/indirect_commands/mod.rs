@@ -271,7 +271,7 @@ fn reset(device: &Device) -> CaseResult {
     stream.reset_commands(&mut commands, 20..25)?;
     let handle = handles(&commands, &add, &triple)?;
     launch(&clear, &stream, Grid::threads(5), (handle, 30_u32, Arg::use_resource(&mut commands)))?;
-    let is_empty = |i: usize| i < 10 || (20..25).contains(&i) || (i >= 30 && i % 2 == 0);
+    let is_empty = |i: usize| i < 10 || (20..25).contains(&i) || (i >= 30 && i.is_multiple_of(2));
     expect_all(&empty(&commands, 40)?, is_empty);
     execute(&stream, &commands.execution(0..40).uses((&mut x, &by)))?.wait()?;
     let mut expected = ramp(count * stride);

@@ -150,6 +150,10 @@ unsafe impl Device for CpuDevice {
         Ok(Arc::new(CpuQueue::new(CpuBackend::new(self.pool.clone(), priority))))
     }
 
+    fn expect_nested_launches(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn expect_executes_commands(&self) -> Result<()> {
         Ok(())
     }

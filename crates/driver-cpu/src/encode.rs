@@ -44,6 +44,7 @@ pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -
             Command::Dispatch(launch) => {
                 dispatch(launch, stop, worker).map_err(|error| named(error, launch))?
             }
+            Command::LaunchNested(nested) => commands::execute_nested(nested, stop, worker)?,
             Command::ExecuteCommands(execution) => commands::execute(execution, stop, worker)?,
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,

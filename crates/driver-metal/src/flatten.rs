@@ -21,6 +21,11 @@ pub(crate) const NO_GRID_BARRIERS: &str =
 const RESIDENT: [&str; 2] = ["elinvar/queue", "elinvar/resident"];
 pub(crate) const NO_RESIDENT_KERNELS: &str = "resident kernels on Metal, whose watchdog ends long command buffers, and which does not promise that a waiting threadgroup makes progress";
 
+/// The header of kernels that launch kernels, and why it is refused.
+const LAUNCH: &str = "elinvar/launch";
+pub(crate) const NO_NESTED_LAUNCHES: &str =
+    "kernels that launch kernels on Metal, whose launch queue the driver does not execute";
+
 /// Maximum size of the text; a larger one is taken for unbounded recursive inclusion.
 const MOST_BYTES: usize = 256 << 20;
 
@@ -86,6 +91,7 @@ impl Flat<'_> {
                         self.place(index + 2, name);
                     }
                     None if path == GRID => self.line(format_args!("#error \"{NO_GRID_BARRIERS}\"")),
+                    None if path == LAUNCH => self.line(format_args!("#error \"{NO_NESTED_LAUNCHES}\"")),
                     None if RESIDENT.contains(&path) => {
                         self.line(format_args!("#error \"{NO_RESIDENT_KERNELS}\""))
                     }

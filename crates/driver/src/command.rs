@@ -9,8 +9,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
-    Access, Dim3, Error, Event, ExecuteCommands, Fault, Grid, Memory, Pipeline, Primitive, Result,
-    TimestampSlot,
+    Access, Dim3, Error, Event, ExecuteCommands, Fault, Grid, Memory, NestedLaunch, Pipeline, Primitive,
+    Result, TimestampSlot,
 };
 
 /// An operation of a queue.
@@ -21,6 +21,8 @@ pub enum Command {
     Dispatch(Dispatch),
     /// Executes commands in memory, where [`Device::expect_executes_commands`](crate::Device::expect_executes_commands) allows it.
     ExecuteCommands(Box<ExecuteCommands>),
+    /// Launches a kernel that enqueues launches, where [`Device::expect_nested_launches`](crate::Device::expect_nested_launches) allows it.
+    LaunchNested(Box<NestedLaunch>),
     /// Copies `source` to `target`, which have the same length. They may overlap, with the semantics of `memmove`. One of them may
     /// belong to another device of the driver, if [`Device::reaches`](crate::Device::reaches) allows it.
     Copy {

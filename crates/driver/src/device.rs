@@ -112,6 +112,14 @@ pub unsafe trait Device: Send + Sync + Any {
         )))
     }
 
+    /// Rejects [`Command::LaunchNested`] if the device's queues do not have it.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason, by default.
+    fn expect_nested_launches(&self) -> Result<()> {
+        Err(Error::unsupported(format!("kernels on device `{}` cannot launch kernels", self.caps().name)))
+    }
+
     /// Creates an event with value 0. By default a [`Timeline`] in host memory.
     ///
     /// # Errors

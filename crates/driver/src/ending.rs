@@ -43,6 +43,10 @@ pub fn begin_log(commands: &[Command]) {
 fn log_of(commands: &[Command]) -> Option<&Arc<Log>> {
     commands.iter().find_map(|command| match command {
         Command::Dispatch(dispatch) => dispatch.pipeline.log_kernel().map(|kernel| kernel.log()),
+        Command::LaunchNested(nested) => {
+            let mut kernels = std::iter::once(&nested.root.pipeline).chain(nested.children.kernels());
+            kernels.find_map(|pipeline| pipeline.log_kernel().map(|kernel| kernel.log()))
+        }
         Command::ExecuteCommands(execution) => {
             execution.kernels().find_map(|pipeline| pipeline.log_kernel().map(|kernel| kernel.log()))
         }

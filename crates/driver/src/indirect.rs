@@ -27,12 +27,13 @@
 //!           +448 u8  payload[128]     values, each at a multiple of 16
 //! ```
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{
     Access, Arg, ArgKind, Binding, Dim3, Dispatch, ElementType, Error, Fault, Grid, InlineBytes, Label,
-    MemorySlice, Pipeline, Result, Use,
+    MemorySlice, NestedLaunch, Pipeline, Result, Use,
 };
 
 /// Maximum number of buffers, and of arguments in threadgroup memory, of a command (Metal Feature Set Tables).
@@ -338,26 +339,37 @@ impl ExecuteCommands {
         &self,
         index: u32,
         record: &CommandRecord,
-        used: &UsedRanges,
+        used: &UsedRanges<'_>,
         dispatch: &mut Dispatch,
+    ) -> Result<bool> {
+        self.decode_at(format_args!("command {index}"), record, used, dispatch, false)
+    }
+
+    /// The same for a record that messages name so, and in a launch queue or not.
+    pub(crate) fn decode_at(
+        &self,
+        place: fmt::Arguments<'_>,
+        record: &CommandRecord,
+        used: &UsedRanges<'_>,
+        dispatch: &mut Dispatch,
+        is_nested: bool,
     ) -> Result<bool> {
         if record.kind == CommandRecord::EMPTY {
             return Ok(false);
         }
-        let pipeline =
-            self.pipeline_of(record).map_err(|why| self.fault(format!("command {index}: {why}")))?;
+        let pipeline = self.pipeline_of(record).map_err(|why| self.fault(format!("{place}: {why}")))?;
         if !Arc::ptr_eq(&dispatch.pipeline, pipeline) {
             dispatch.pipeline = pipeline.clone();
         }
-        let decoder = Decoder { of: self, record, used };
-        let fault = |why| dispatch.fault(format!("command {index}: {why}"));
+        let decoder = Decoder { of: self, record, used, is_nested };
+        let fault = |why| dispatch.fault(format!("{place}: {why}"));
         (dispatch.grid, dispatch.group) = decoder.sizes(&**pipeline).map_err(fault)?;
         let mut bindings = std::mem::take(&mut dispatch.bindings);
         bindings.clear();
         for (number, arg) in pipeline.signature().args.iter().enumerate() {
             let binding = decoder.binding(arg);
             bindings.push(binding.map_err(|why| {
-                dispatch.fault(format!("command {index}: argument {number} `{}`: {why}", arg.name))
+                dispatch.fault(format!("{place}: argument {number} `{}`: {why}", arg.name))
             })?);
         }
         dispatch.bindings = bindings;
@@ -365,7 +377,7 @@ impl ExecuteCommands {
         if own.saturating_add(given) > self.max_threadgroup_memory {
             let most = self.max_threadgroup_memory;
             return Err(dispatch.fault(format!(
-                "command {index}: {given} bytes of threadgroup memory given and {own} declared by the kernel; the device allows {most}"
+                "{place}: {given} bytes of threadgroup memory given and {own} declared by the kernel; the device allows {most}"
             )));
         }
         Ok(dispatch.grid.threads().is_some_and(|threads| threads.volume() > 0))
@@ -448,6 +460,7 @@ struct Decoder<'a> {
     of: &'a ExecuteCommands,
     record: &'a CommandRecord,
     used: &'a UsedRanges<'a>,
+    is_nested: bool,
 }
 
 impl Decoder<'_> {
@@ -476,6 +489,9 @@ impl Decoder<'_> {
         if arg.kind == ArgKind::Threadgroup {
             let length = if record.lengths_set & bit == 0 { 0 } else { record.lengths[at] };
             return Ok(Binding::Threadgroup(length.into()));
+        }
+        if self.is_nested && arg.element == ElementType::LaunchQueue {
+            return Ok(Binding::Memory(NestedLaunch::port(&self.of.commands, record.pipeline)));
         }
         if let Some(buffers) = &self.of.buffers {
             let inherited = buffers.iter().find(|inherited| inherited.index == arg.index);
@@ -553,21 +569,23 @@ fn unbound(arg: &Arg) -> Binding {
     }
 }
 
-/// Rejects a kernel that commands cannot have.
+/// Rejects a kernel that commands of an indirect command buffer, or launches of a launch queue, cannot have.
 ///
 /// # Errors
 /// `Unsupported` with kernel and reason.
-pub fn expect_command_kernel(pipeline: &dyn Pipeline) -> Result<()> {
+pub fn expect_command_kernel(pipeline: &dyn Pipeline, in_queue: bool) -> Result<()> {
     let signature = pipeline.signature();
     let refuse = |why: &str| {
         let name = &signature.name;
-        Err(Error::unsupported(format!("kernel `{name}` in an indirect command buffer: {why}")))
+        let place = if in_queue { "a launch queue" } else { "an indirect command buffer" };
+        Err(Error::unsupported(format!("kernel `{name}` in {place}: {why}")))
     };
     if signature.is_cooperative() {
         return refuse("it has a grid barrier");
     }
     for arg in &signature.args {
         match arg.element {
+            ElementType::LaunchQueue if !in_queue => return refuse("it launches kernels"),
             ElementType::Inbox { .. } => return refuse("it is resident"),
             ElementType::Function { .. } => return refuse("it takes a visible_function_table"),
             ElementType::Queue { .. } => return refuse("it takes a message queue"),

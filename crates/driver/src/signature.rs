@@ -94,6 +94,8 @@ pub enum ElementType {
         /// Size of a slot in bytes.
         slot: u64,
     },
+    /// `elinvar::launch_queue` of the header `<elinvar/launch>`: the queue of launches of a kernel that launches kernels.
+    LaunchQueue,
 }
 
 /// The handle in a `visible_function_table` of the `[[visible]]` function with this name: its hash (FNV-1a), without the upper bit, and
@@ -109,7 +111,11 @@ impl ElementType {
     pub const fn scalar(&self) -> Option<Scalar> {
         match self {
             Self::Scalar(s) | Self::Atomic(s) | Self::Vector { scalar: s, .. } => Some(*s),
-            Self::Other(_) | Self::Function { .. } | Self::Inbox { .. } | Self::Queue { .. } => None,
+            Self::Other(_)
+            | Self::Function { .. }
+            | Self::Inbox { .. }
+            | Self::Queue { .. }
+            | Self::LaunchQueue => None,
         }
     }
 }
@@ -126,6 +132,7 @@ impl fmt::Display for ElementType {
             Self::Function { of, .. } => f.write_str(of),
             Self::Inbox { .. } => f.write_str("elinvar::inbox"),
             Self::Queue { .. } => f.write_str("elinvar::queue"),
+            Self::LaunchQueue => f.write_str("elinvar::launch_queue"),
         }
     }
 }
@@ -257,6 +264,11 @@ impl Signature {
     /// Index of the argument that is an inbox, which makes it a resident kernel; see [`Device::resident_queue`](crate::Device::resident_queue).
     pub fn inbox(&self) -> Option<usize> {
         self.args.iter().position(|arg| matches!(arg.element, ElementType::Inbox { .. }))
+    }
+
+    /// Index of the argument that is a launch queue, which makes it a kernel that launches kernels; see [`crate::NestedLaunch`].
+    pub fn launch_queue(&self) -> Option<usize> {
+        self.args.iter().position(|arg| arg.element == ElementType::LaunchQueue)
     }
 
     /// Number of grid dimensions that the kernel uses, 1 to 3: the largest of its position and size parameters.

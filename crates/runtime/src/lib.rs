@@ -66,7 +66,7 @@ pub use graph::{
     Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
 };
 pub use indirect::{
-    CommandSpan, Execution, HostCommand, IndirectCommandBuffer, IndirectCommandBufferDescriptor,
+    CommandSpan, Execution, HostCommand, IndirectCommandBuffer, IndirectCommandBufferDescriptor, LaunchQueue,
 };
 pub use launch::args::{Arg, ArgList, Args, Threadgroup};
 pub use launch::bundle::{Bundle, LoadedBundle};

@@ -169,7 +169,7 @@ fn refused(error: &NSError, source: &Source, code: &Code) -> Error {
 /// `Unsupported` if a source includes a header of what Metal lacks.
 fn unless_refused(found: Vec<Diagnostic>) -> Error {
     let refused = found.iter().find_map(|Diagnostic { file, line, message, .. }| {
-        let reasons = [flatten::NO_GRID_BARRIERS, flatten::NO_RESIDENT_KERNELS];
+        let reasons = [flatten::NO_GRID_BARRIERS, flatten::NO_RESIDENT_KERNELS, flatten::NO_NESTED_LAUNCHES];
         let reason = reasons.into_iter().find(|reason| message.contains(reason))?;
         Some(Error::unsupported(format!("{file}:{line}: {reason}")))
     });

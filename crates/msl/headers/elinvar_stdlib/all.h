@@ -37,4 +37,5 @@
 #include "internal.h"
 #include "grid.h"
 #include "resident.h"
+#include "launch.h"
 #include "graphics.h"

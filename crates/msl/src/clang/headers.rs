@@ -31,11 +31,12 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 39] = files![
+const FILES: [(&str, &str); 41] = files![
     "predefined.h",
     "include/elinvar_stdlib_macros.h",
     "include/simd/simd.h",
     "include/elinvar/grid",
+    "include/elinvar/launch",
     "include/elinvar/queue",
     "include/elinvar/resident",
     "elinvar_stdlib/all.h",
@@ -70,6 +71,7 @@ const FILES: [(&str, &str); 39] = files![
     "elinvar_stdlib/internal.h",
     "elinvar_stdlib/grid.h",
     "elinvar_stdlib/resident.h",
+    "elinvar_stdlib/launch.h",
     "elinvar_stdlib/graphics.h",
 ];
 

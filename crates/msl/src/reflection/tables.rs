@@ -145,6 +145,7 @@ fn description(group: &str, globals: &HashMap<&str, &str>) -> Option<TypeDescrip
                 message: (form >> 8 & 0xff_ffff).cast_unsigned(),
                 slot: (form >> 32).cast_unsigned(),
             },
+            5 => ElementType::LaunchQueue,
             _ => ElementType::Other(name),
         },
     };

@@ -163,7 +163,7 @@ impl IndirectCommandBuffer {
         for kernel in kernels {
             let name = &kernel.signature().name;
             device.expect_same(&kernel.device, || format!("indirect command buffer: kernel `{name}` is"))?;
-            expect_command_kernel(&*kernel.pipeline)?;
+            expect_command_kernel(&*kernel.pipeline, false)?;
         }
         let bytes = usize::try_from(ExecuteCommands::bytes(commands)).unwrap_or(usize::MAX);
         let mut memory = device.buffer::<u8>(bytes)?;

@@ -174,7 +174,7 @@ impl Execution<'_> {
         if let Some((kernel, _)) = &self.kernel {
             let name = &kernel.signature().name;
             device.expect_same(&kernel.device, || format!("execute_commands: kernel `{name}` is"))?;
-            expect_command_kernel(&*kernel.pipeline)?;
+            expect_command_kernel(&*kernel.pipeline, false)?;
         }
         if !self.buffers.is_empty() && !descriptor.inherits_buffers() {
             return refuse("given a buffer, but the commands have their own".into());

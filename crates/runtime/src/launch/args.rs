@@ -52,6 +52,8 @@ pub(crate) enum Element {
     Raw,
     /// The inbox of a resident kernel.
     Inbox,
+    /// The launch queue of a kernel that launches kernels.
+    LaunchQueue,
     /// A queue of messages of this size.
     Queue { message: u64 },
 }

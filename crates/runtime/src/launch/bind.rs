@@ -166,7 +166,9 @@ impl Slot<'_> {
     }
 
     fn bind_unbound(&self) -> Result<Binding> {
-        if let ElementType::Inbox { .. } | ElementType::Queue { .. } = self.expected.element {
+        if let ElementType::Inbox { .. } | ElementType::Queue { .. } | ElementType::LaunchQueue =
+            self.expected.element
+        {
             self.check_element(Element::Raw, "nothing")?;
         }
         match self.expected.kind {
@@ -275,12 +277,16 @@ impl Slot<'_> {
         if let ElementType::Inbox { .. } = expected {
             return self.refuse("a kernel with an inbox is launched by `PersistentKernel::start`");
         }
+        if let ElementType::LaunchQueue = expected {
+            return self.refuse("a kernel with a launch queue is launched by `launch_nested`");
+        }
         if let ElementType::Queue { message, .. } = expected {
             return self.refuse(format_args!(
                 "expected a `MessageQueue` with messages of {message} bytes, aligned to at most 8"
             ));
         }
         match element {
+            Element::LaunchQueue => self.refuse(format_args!("expected {expected}, given a launch queue")),
             Element::Inbox => self.refuse(format_args!("expected {expected}, given an inbox")),
             Element::Queue { message } => {
                 self.refuse(format_args!("expected {expected}, given a queue of messages of {message} bytes"))
@@ -313,7 +319,9 @@ impl Slot<'_> {
             (ElementType::Queue { message, slot }, Element::Queue { message: given }) => {
                 *message == given && *slot == 8 + given.next_multiple_of(8)
             }
-            (ElementType::Queue { .. }, _) | (_, Element::Inbox | Element::Queue { .. }) => false,
+            (ElementType::LaunchQueue, element) => element == Element::LaunchQueue,
+            (ElementType::Queue { .. }, _)
+            | (_, Element::Inbox | Element::Queue { .. } | Element::LaunchQueue) => false,
             (_, Element::Raw) => true,
             (_, Element::Double) => false,
             (ElementType::Scalar(msl) | ElementType::Atomic(msl), Element::Scalars { scalar, .. }) => {

@@ -170,7 +170,9 @@ pub(crate) fn check_counts(kernel: &str, span: &Span, element: Element) -> Resul
         Element::Scalars { name, .. } | Element::Pod { name, .. } => {
             return refuse(format!("expected u32, given a buffer of `{name}`"));
         }
-        Element::Inbox | Element::Queue { .. } => return refuse("expected u32".into()),
+        Element::Inbox | Element::Queue { .. } | Element::LaunchQueue => {
+            return refuse("expected u32".into());
+        }
         Element::Double => return refuse("expected u32, given a buffer of `f64`".into()),
     }
     let (bytes, align) = (driver::Grid::COUNTS_BYTES, driver::Grid::COUNTS_ALIGN);

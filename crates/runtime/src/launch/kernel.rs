@@ -172,6 +172,11 @@ pub struct CheckedKernel {
 }
 
 impl CheckedKernel {
+    /// The kernel, with its bounds checks, where one of either kind is expected.
+    pub fn as_kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
     /// Arguments, position parameters and code facts of the kernel.
     pub fn signature(&self) -> &Signature {
         self.kernel.signature()

@@ -6,7 +6,8 @@
 
 use elinvar_driver::primitive::{Operand, OperandUse};
 use elinvar_driver::{
-    Access, Binding, Command, CommandRange, Dispatch, ExecuteCommands, Grid, MemorySlice, Primitive,
+    Access, Binding, Command, CommandRange, Dispatch, ExecuteCommands, Grid, MemorySlice, NestedLaunch,
+    Primitive,
 };
 
 use crate::memory::usage::Who;
@@ -35,6 +36,11 @@ pub(crate) fn memory_effects(command: &Command) -> Vec<MemoryEffect<'_>> {
     match command {
         Command::Dispatch(dispatch) => by_launch(dispatch),
         Command::ExecuteCommands(execution) => by_execution(execution),
+        Command::LaunchNested(nested) => {
+            let mut effects = by_launch(&nested.root);
+            effects.extend(by_execution(&nested.children));
+            effects
+        }
         Command::Copy { source, target } => vec![
             operation(source, Effect::Reads, "copy: the source"),
             operation(target, Effect::Overwrites, "copy: the target"),
@@ -116,38 +122,43 @@ fn by_execution(execution: &ExecuteCommands) -> Vec<MemoryEffect<'_>> {
 /// Mutable references to the ranges that a command names, in the order of [`memory_effects`].
 pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
     match command {
-        Command::Dispatch(dispatch) => {
-            let bindings = dispatch.bindings.iter_mut().filter_map(|binding| match binding {
-                Binding::Memory(slice) => Some(slice),
-                _ => None,
-            });
-            let counts = match &mut dispatch.grid {
-                Grid::Indirect(counts) => Some(counts),
-                Grid::Threads(_) => None,
-            };
-            bindings.chain(dispatch.uses.iter_mut().map(|used| &mut used.slice)).chain(counts).collect()
-        }
-        Command::ExecuteCommands(execution) => {
-            let ExecuteCommands { commands, range, buffers, uses, .. } = &mut **execution;
-            let range = match range {
-                CommandRange::Indirect(words) => Some(words),
-                CommandRange::Known(_) => None,
-            };
-            let buffers = buffers.iter_mut().flatten().filter_map(|inherited| match &mut inherited.binding {
-                Binding::Memory(slice) => Some(slice),
-                _ => None,
-            });
-            std::iter::once(commands)
-                .chain(range)
-                .chain(buffers)
-                .chain(uses.iter_mut().map(|used| &mut used.slice))
-                .collect()
+        Command::Dispatch(dispatch) => of_launch(dispatch).collect(),
+        Command::ExecuteCommands(execution) => of_execution(execution).collect(),
+        Command::LaunchNested(nested) => {
+            let NestedLaunch { root, children, .. } = &mut **nested;
+            of_launch(root).chain(of_execution(children)).collect()
         }
         Command::Copy { source, target } => vec![source, target],
         Command::Fill { target, .. } => vec![target],
         Command::Primitive { operands, .. } => operands.iter_mut().collect(),
         _ => Vec::new(),
     }
+}
+
+fn of_launch(dispatch: &mut Dispatch) -> impl Iterator<Item = &mut MemorySlice> {
+    let bindings = dispatch.bindings.iter_mut().filter_map(|binding| match binding {
+        Binding::Memory(slice) => Some(slice),
+        _ => None,
+    });
+    let counts = match &mut dispatch.grid {
+        Grid::Indirect(counts) => Some(counts),
+        Grid::Threads(_) => None,
+    };
+    bindings.chain(dispatch.uses.iter_mut().map(|used| &mut used.slice)).chain(counts)
+}
+
+fn of_execution(execution: &mut ExecuteCommands) -> impl Iterator<Item = &mut MemorySlice> {
+    let ExecuteCommands { commands, range, buffers, uses, .. } = execution;
+    let range = match range {
+        CommandRange::Indirect(words) => Some(words),
+        CommandRange::Known(_) => None,
+    };
+    let buffers = buffers.iter_mut().flatten().filter_map(|inherited| match &mut inherited.binding {
+        Binding::Memory(slice) => Some(slice),
+        _ => None,
+    });
+    let uses = uses.iter_mut().map(|used| &mut used.slice);
+    std::iter::once(commands).chain(range).chain(buffers).chain(uses)
 }
 
 #[cfg(test)]

@@ -62,6 +62,8 @@ pub enum TraceStep {
     Dispatch,
     /// An execution of an indirect command buffer's commands was recorded.
     ExecuteCommands,
+    /// A launch of a kernel that launches kernels was recorded.
+    LaunchNested,
     /// A copy was recorded.
     Copy {
         /// Number of bytes.
@@ -107,6 +109,7 @@ impl TraceStep {
             Self::Size { .. } => "size",
             Self::Dispatch => "dispatch",
             Self::ExecuteCommands => "execute commands",
+            Self::LaunchNested => "launch nested",
             Self::Copy { .. } => "copy",
             Self::Fill { .. } => "fill",
             Self::Primitive(_) => "primitive",

@@ -115,6 +115,7 @@ pub(crate) fn stoppable(device: &Device, commands: &[Command]) -> Result<Arc<[Co
             device.recovery().origins.note_other(pipeline, &stoppable);
             Some(stoppable)
         };
+        let or_same = |pipeline: &Arc<dyn Pipeline>| variant(pipeline).unwrap_or_else(|| pipeline.clone());
         match &mut command {
             Command::Dispatch(dispatch) => {
                 if let Some(pipeline) = variant(&dispatch.pipeline) {
@@ -123,10 +124,13 @@ pub(crate) fn stoppable(device: &Device, commands: &[Command]) -> Result<Arc<[Co
                 }
             }
             Command::ExecuteCommands(execution) => {
-                let variant =
-                    |pipeline: &Arc<dyn Pipeline>| variant(pipeline).unwrap_or_else(|| pipeline.clone());
-                execution.pipelines = execution.pipelines.iter().map(variant).collect();
-                execution.pipeline = execution.pipeline.as_ref().map(variant);
+                execution.pipelines = execution.pipelines.iter().map(or_same).collect();
+                execution.pipeline = execution.pipeline.as_ref().map(or_same);
+            }
+            Command::LaunchNested(nested) => {
+                nested.root.pipeline = or_same(&nested.root.pipeline);
+                nested.root.prepare()?;
+                nested.children.pipelines = nested.children.pipelines.iter().map(or_same).collect();
             }
             _ => {}
         }

@@ -30,8 +30,8 @@ fn invalid_commands(device: &Device) -> CaseResult {
     let (low, high) = (strange.gpu_address()? as u32, (strange.gpu_address()? >> 32) as u32);
     let by_low = by.gpu_address()? as u32;
     // The words of record 1 that are overwritten, and what the fault says.
-    type Overwritten<'a> = (&'a [(u32, u32)], &'a str, &'a [&'a str]);
-    let cases: &[Overwritten<'_>] = &[
+    type Case<'a> = (&'a [(u32, u32)], &'a str, &'a [&'a str]);
+    let cases: &[Case<'_>] = &[
         (&[(0, 3)], "execute_commands", &["command 1", "kind 3"]),
         (&[(1, 0)], "execute_commands", &["command 1", "no kernel"]),
         (&[(1, 3)], "execute_commands", &["command 1", "kernel number 3", "1 to 2"]),

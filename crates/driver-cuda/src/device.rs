@@ -14,6 +14,7 @@ use elinvar_ptx::Target;
 use crate::api::{Api, Version, api};
 use crate::caps::{attribute, capability, caps, details};
 use crate::clock::now_ns;
+use crate::commands;
 use crate::context::Context;
 use crate::failure::{Failure, code};
 use crate::library::CudaLibrary;
@@ -224,8 +225,11 @@ unsafe impl Device for CudaDevice {
     }
 
     fn expect_executes_commands(&self) -> Result<()> {
-        let runtime = self.shared.device_runtime.as_ref();
-        runtime.map(drop).map_err(|why| Error::unsupported(format!("indirect command buffers: {why}")))
+        commands::expect_device_runtime(&self.shared, "indirect command buffers").map(drop)
+    }
+
+    fn expect_nested_launches(&self) -> Result<()> {
+        commands::expect_device_runtime(&self.shared, "kernels that launch kernels").map(drop)
     }
 
     /// A stream: a resident kernel polls memory of the host, and sleeps between polls.

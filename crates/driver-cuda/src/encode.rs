@@ -39,6 +39,7 @@ impl Encoder<'_> {
         match command {
             Command::Dispatch(dispatch) => self.dispatch(dispatch),
             Command::ExecuteCommands(execution) => self.execute(execution).map(|()| Step::Work),
+            Command::LaunchNested(nested) => self.launch_nested(nested),
             Command::Copy { source, target } => self.copy(source, target).map(|()| Step::Work),
             Command::Fill { target, pattern } => self.fill(target, pattern).map(|()| Step::Work),
             Command::Primitive { primitive, operands } => {
@@ -49,7 +50,7 @@ impl Encoder<'_> {
         }
     }
 
-    fn dispatch(&mut self, dispatch: &Dispatch) -> Result<Step> {
+    pub(crate) fn dispatch(&mut self, dispatch: &Dispatch) -> Result<Step> {
         let threads = match (&dispatch.grid, self.counts.take()) {
             (Grid::Threads(threads), _) => *threads,
             (Grid::Indirect(_), Some(counts)) => dispatch.threads_of(counts)?,

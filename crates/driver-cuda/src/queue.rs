@@ -245,6 +245,11 @@ unsafe impl Backend for Stream {
                     let _current = self.shared.context.enter()?;
                     commands::program(&self.shared, execution)?;
                 }
+                Command::LaunchNested(nested) => {
+                    pipeline(&nested.root)?.function(&nested.root.bindings)?;
+                    let _current = self.shared.context.enter()?;
+                    commands::program(&self.shared, &nested.children)?;
+                }
                 _ => {}
             }
         }

@@ -121,6 +121,11 @@ fn launches(commands: &Arc<[Command]>) -> Vec<Suspect> {
         Command::ExecuteCommands(execution) => {
             execution.kernels().map(|pipeline| suspect(pipeline, &execution.label)).collect()
         }
+        Command::LaunchNested(nested) => {
+            let root = std::iter::once(&nested.root.pipeline);
+            let kernels = root.chain(nested.children.kernels());
+            kernels.map(|pipeline| suspect(pipeline, &nested.root.label)).collect()
+        }
         _ => Vec::new(),
     };
     commands.iter().flat_map(suspects).collect()

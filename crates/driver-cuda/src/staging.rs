@@ -141,6 +141,17 @@ impl Staging {
         Ok(address)
     }
 
+    /// Number of reports.
+    pub(crate) fn checks(&self) -> usize {
+        self.checks.len()
+    }
+
+    /// Device address of the first report behind so many, if there is one.
+    pub(crate) fn check_behind(&self, count: usize) -> Result<Option<CUdeviceptr>> {
+        let check = self.checks.get(count);
+        check.map(|check| self.chunks[check.chunk].device.at(check.offset, 0)).transpose()
+    }
+
     /// Copies the counts of an indirect launch to the host, in stream order. The context must be current.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn count(

@@ -1,9 +1,9 @@
-// Executes indirect command buffers on the device: the source of executor.ptx, which a test of `program.rs` makes from it.
+// Executes indirect command buffers and nested launches on the device: the source of executor.ptx, which a test of `program.rs` makes from it.
 //
 // The executor is a kernel of one block. It takes the commands in runs that need no barrier inside, checks all commands of a run,
 // and launches them (CUDA dynamic parallelism). Then it launches itself behind them for the next run: a tail launch begins when everything
 // that its parent has launched has ended. The structs are those of `layout.rs` and of the contract's module `indirect`; the memory of the
-// commands is not trusted.
+// commands is not trusted. Nested launches are the same with levels in place of runs.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -27,6 +27,8 @@ int __cudaCDP2LaunchDeviceV2(void *parameters, u64 stream);
 
 // Of a command: `elinvar_driver::CommandHeader` and `CommandRecord`.
 typedef struct { u32 capacity, max_buffers, flags, pipelines, beyond, unused[11]; } Header;
+// Of a launch queue: `elinvar_driver::QueueHeader`.
+typedef struct { u32 capacity, pipelines, half, overflowing, tickets[2], unused0[2]; u64 records; u32 unused1[6]; } Queue;
 typedef struct {
     u32 kind, pipeline, flags, misuse, buffers_set, values_set, lengths_set, parent;
     u32 grid[3], group[3], payload_bytes, unused0;
@@ -46,16 +48,19 @@ typedef struct {
 typedef struct { u32 kind, which, offset, unused; u64 value; } Parameter;
 enum { POINTER, THREADGROUP_OFFSET, THREADS_ALONG, EXTENT, GROUPS_ALONG, FAULT_RECORD, BYTES, VALUE64, VALUE32 };
 typedef struct { u32 index, kind, writes, align; u64 size; } Argument;
-enum { MAY_BE_NULL, NOT_NULL, THREADGROUP_MEMORY };
+enum { MAY_BE_NULL, NOT_NULL, THREADGROUP_MEMORY, LAUNCH_QUEUE };
 
 // Of an execution: `layout.rs`.
 typedef struct { u64 first, end, writes; } Used;
 typedef struct { u64 address, bytes; u32 is_set, writes; } Inherited;
 typedef struct { u32 code, index, error, first; unsigned char record[576]; } Status;
-enum { DONE, RANGE, BEYOND, REJECTED, LAUNCH_FAILED, SHARED_MEMORY, GRID, FAULT };
+enum { DONE, RANGE, BEYOND, REJECTED, LAUNCH_FAILED, SHARED_MEMORY, GRID, FAULT, OVERFLOW, TOO_DEEP };
 typedef struct { u32 taken, site, root, thread[3]; long long offset; u64 size; } FaultRecord;
 typedef struct {
+    // One of the two.
     const Header *header;
+    Queue *queue;
+    const Record *records;
     const Kernel *kernels;
     const Parameter *parameters;
     const Argument *arguments;
@@ -64,26 +69,32 @@ typedef struct {
     Status *status;
     FaultRecord *faults;
     u64 zeros;
+    // Of nested launches: the fault record of the first launch, or null.
+    const FaultRecord *root;
     u32 used_count, kernel_count, capacity, max_memory, inherited_kernel, inherits_buffers;
+    // The commands, or launches of a level, to execute.
     u32 first, count;
+    // Of nested launches.
+    u32 level, depth;
     Inherited inherited[31];
 } Execution;
 
 KERNEL void elinvar_execute_commands(Execution *execution, u32 next, u32 previous);
+KERNEL void elinvar_launch_nested(Execution *execution, u32 next, u32 previous);
 
 static u32 thread(void) { return __nvvm_read_ptx_sreg_tid_x(); }
 static u32 lesser(u32 a, u32 b) { return a < b ? a : b; }
-static const Record *record_of(const Execution *e, u32 index) { return (const Record *)(e->header + 1) + index; }
+static const Record *record_of(const Execution *e, u32 index) { return e->records + index; }
 
 // The first failure counts: whoever changes `code` first.
 NOINLINE static void fail(Execution *e, u32 code, u32 index, u32 error) {
     u32 none = DONE;
     Status *status = e->status;
     if (!__atomic_compare_exchange_n(&status->code, &none, code, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
-    status->index = index;
+    status->index = e->queue && code < OVERFLOW ? index - e->first : index;
     status->error = error;
-    status->first = e->first;
-    if (code < REJECTED) return;
+    status->first = e->queue ? e->level : e->first;
+    if (code < REJECTED || code == OVERFLOW) return;
     const u64 *from = (const u64 *)record_of(e, index);
     for (u32 i = 0; i < 576 / 8; ++i) ((u64 *)status->record)[i] = from[i];
 }
@@ -99,6 +110,12 @@ NOINLINE static u32 bind(const Execution *e, const Record *record, const Argumen
     if (argument->kind == THREADGROUP_MEMORY) {
         bound->bytes = record->lengths_set & bit ? record->lengths[index] : 0;
         return 1;
+    }
+    if (argument->kind == LAUNCH_QUEUE) {
+        // A port of the queue, behind the header; 16 bytes each.
+        bound->address = (u64)(e->queue + 1) + 16 * record->pipeline;
+        bound->bytes = 16;
+        return e->queue != 0;
     }
     if (e->inherits_buffers) {
         if (!bit || !e->inherited[index].is_set) return 1;
@@ -257,6 +274,50 @@ NOINLINE static u32 find(const Execution *e, u32 from, u32 end, u32 barrier) {
     return end;
 }
 
+// Whether the commands from `from` to `end`, which have ended, have no fault. One ends the execution.
+NOINLINE static u32 are_sound(Execution *e, u32 from, u32 end) {
+    u32 fault = ~0u;
+    if (e->faults)
+        for (u32 i = from + thread(); i < end; i += THREADS)
+            if (e->faults[i - e->first].taken) fault = i;
+    fault = smallest(fault);
+    if (fault != ~0u && thread() == 0) fail(e, FAULT, fault, 0);
+    return fault == ~0u;
+}
+
+// Checks the commands from `from` to `stop`, and launches them, up to the first that is rejected. Returns whether none is.
+NOINLINE static u32 run(Execution *e, u32 from, u32 stop, u32 is_ordered) {
+    u32 rejected = ~0u;
+    Launch launch;
+    for (u32 i = from + thread(); i < stop && rejected == ~0u; i += THREADS)
+        if (check(e, i, &launch) > 1) rejected = i;
+    rejected = smallest(rejected);
+    u32 last = lesser(stop, rejected);
+    if (is_ordered) {
+        if (thread() == 0)
+            for (u32 i = from; i < last; ++i)
+                if (check(e, i, &launch) == 1) launch_command(e, i, &launch, OWN_STREAM);
+    } else {
+        for (u32 i = from + thread(); i < last; i += THREADS)
+            if (check(e, i, &launch) == 1) launch_command(e, i, &launch, FIRE_AND_FORGET);
+    }
+    __syncthreads();
+    if (rejected != ~0u && thread() == 0) fail(e, check(e, rejected, &launch) - 1, rejected, 0);
+    return rejected == ~0u;
+}
+
+// Launches a kernel of this file behind everything that this one has launched.
+NOINLINE static void continue_with(void *function, Execution *e, u32 a, u32 b) {
+    if (thread() != 0) return;
+    char *to = __cudaCDP2GetParameterBufferV2(function, (Dim3){1, 1, 1}, (Dim3){THREADS, 1, 1}, 0);
+    if (!to) return fail(e, LAUNCH_FAILED, e->first, 0);
+    *(Execution **)to = e;
+    *(u32 *)(to + 8) = a;
+    *(u32 *)(to + 12) = b;
+    int error = __cudaCDP2LaunchDeviceV2(to, TAIL_LAUNCH);
+    if (error) fail(e, LAUNCH_FAILED, e->first, error);
+}
+
 // The range, which may be in memory, and commands that kernels have tried to encode behind the last one.
 static void begin(Execution *e) {
     if (thread() == 0) {
@@ -277,18 +338,7 @@ KERNEL void elinvar_execute_commands(Execution *e, u32 next, u32 previous) {
     if (next == 0) begin(e);
     if (e->status->code) return;
     u32 end = e->first + e->count, from = e->first + next;
-    // A fault in a kernel of the run before ends the execution.
-    u32 fault = ~0u;
-    if (e->faults)
-        for (u32 i = previous + thread(); i < next; i += THREADS)
-            if (e->faults[i].taken) fault = i;
-    fault = smallest(fault);
-    if (fault != ~0u) {
-        if (thread() == 0) fail(e, FAULT, e->first + fault, 0);
-        return;
-    }
-    if (from >= end) return;
-
+    if (!are_sound(e, e->first + previous, from) || from >= end) return;
     u32 stop = find(e, from + 1, end, BARRIER), is_ordered = 0;
     if (stop == from + 1 && stop < end && !e->faults) {
         // Commands that all have a barrier: in order in the block's own stream.
@@ -299,35 +349,50 @@ KERNEL void elinvar_execute_commands(Execution *e, u32 next, u32 previous) {
         if (!is_ordered) stop = from + 1;
     }
     stop = lesser(stop, from + MOST_LAUNCHES);
-    u32 rejected = ~0u;
-    Launch launch;
-    for (u32 i = from + thread(); i < stop && rejected == ~0u; i += THREADS)
-        if (check(e, i, &launch) > 1) rejected = i;
-    rejected = smallest(rejected);
-    // Those before it are launched.
-    u32 last = lesser(stop, rejected);
-    if (is_ordered) {
-        if (thread() == 0)
-            for (u32 i = from; i < last; ++i)
-                if (check(e, i, &launch) == 1) launch_command(e, i, &launch, OWN_STREAM);
-    } else {
-        for (u32 i = from + thread(); i < last; i += THREADS)
-            if (check(e, i, &launch) == 1) launch_command(e, i, &launch, FIRE_AND_FORGET);
-    }
+    if (!run(e, from, stop, is_ordered)) return;
+    if (stop < end || e->faults) continue_with((void *)elinvar_execute_commands, e, stop - e->first, next);
+}
+
+// Begins a level: the launches of the half in which kernels have enqueued so far. Returns whether there are any.
+static u32 begin_level(Execution *e) {
+    Queue *queue = e->queue;
+    // The kernels may have written anything to the header.
+    u32 level = e->level, half = level & 1, count = queue->tickets[half];
     __syncthreads();
-    if (thread() != 0) return;
-    if (rejected != ~0u) {
-        fail(e, check(e, rejected, &launch) - 1, rejected, 0);
+    if (thread() != 0) return count != 0 && count <= e->capacity && level < e->depth;
+    e->first = half * e->capacity;
+    if (count > e->capacity) {
+        fail(e, OVERFLOW, count, queue->overflowing);
+        return 0;
+    }
+    if (count == 0) return 0;
+    if (level == e->depth) {
+        fail(e, TOO_DEEP, e->first, 0);
+        return 0;
+    }
+    e->level = level + 1;
+    e->count = count;
+    queue->half = 1 - half;
+    queue->overflowing = queue->tickets[0] = queue->tickets[1] = 0;
+    return 1;
+}
+
+// Launches what kernels have enqueued, from `next` on of this level, behind launches from `previous` on. 0, 0: the next level, behind all of the
+// last one, or the first level behind the first launch.
+KERNEL void elinvar_launch_nested(Execution *e, u32 next, u32 previous) {
+    if (e->status->code || (e->root && e->root->taken)) return;
+    if (next == 0) {
+        if (e->level && !are_sound(e, e->first, e->first + e->count)) return;
+        __syncthreads();
+        if (!begin_level(e)) return;
+        __syncthreads();
+    } else if (!are_sound(e, e->first + previous, e->first + next)) {
         return;
     }
-    if (stop == end && !e->faults) return;
-    char *to = __cudaCDP2GetParameterBufferV2((void *)elinvar_execute_commands, (Dim3){1, 1, 1}, (Dim3){THREADS, 1, 1}, 0);
-    int error = 0;
-    if (to) {
-        *(Execution **)to = e;
-        *(u32 *)(to + 8) = stop - e->first;
-        *(u32 *)(to + 12) = next;
-        error = __cudaCDP2LaunchDeviceV2(to, TAIL_LAUNCH);
-    }
-    if (!to || error) fail(e, LAUNCH_FAILED, stop < end ? stop : from, error);
+    u32 end = e->first + e->count, from = e->first + next, stop = lesser(end, from + MOST_LAUNCHES);
+    if (!run(e, from, stop, 0)) return;
+    if (stop < end)
+        continue_with((void *)elinvar_launch_nested, e, stop - e->first, next);
+    else
+        continue_with((void *)elinvar_launch_nested, e, 0, 0);
 }

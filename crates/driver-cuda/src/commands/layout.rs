@@ -2,7 +2,7 @@
 //!
 //! Bytes are written field by field, in the order and with the sizes of the C structs.
 
-use elinvar_driver::{Access, Arg, ArgKind, Signature};
+use elinvar_driver::{Access, Arg, ArgKind, ElementType, Signature};
 use elinvar_ptx::{Argument, Parameter};
 
 /// Size in bytes of a failure's report: four numbers, and the record of the command.
@@ -20,6 +20,8 @@ pub(super) mod code {
     pub(crate) const SHARED_MEMORY: u32 = 5;
     pub(crate) const GRID: u32 = 6;
     pub(crate) const FAULT: u32 = 7;
+    pub(crate) const OVERFLOW: u32 = 8;
+    pub(crate) const TOO_DEEP: u32 = 9;
 }
 
 /// Bytes of C structs.
@@ -90,6 +92,7 @@ impl Tables {
 
     fn argument(&mut self, arg: &Arg) {
         let kind = match arg.kind {
+            _ if arg.element == ElementType::LaunchQueue => 3,
             ArgKind::Pointer => 0,
             ArgKind::Reference => 1,
             ArgKind::Threadgroup => 2,

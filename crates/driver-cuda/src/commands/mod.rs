@@ -1,4 +1,4 @@
-//! Indirect command buffers: executed on the device by a kernel, the executor (`executor.c`), which launches the commands' kernels with
+//! Indirect command buffers and nested launches: executed on the device by a kernel, the executor (`executor.c`), which launches the commands' kernels with
 //! CUDA dynamic parallelism. The host links it with the kernels ([`program`]), passes it tables ([`layout`]), and reads its report.
 //!
 //! Linking needs CUDA's device runtime, `libcudadevrt.a`, which is part of CUDA's toolkit and of the Python package
@@ -7,29 +7,41 @@
 mod layout;
 mod program;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::sys::{CUdeviceptr, CUfunction};
 use elinvar_driver::{
-    Access, Binding, CommandHeader, CommandRange, CommandRecord, Error, ExecuteCommands, Fault, Result,
+    Access, Binding, CommandHeader, CommandRange, CommandRecord, Error, ExecuteCommands, Fault, NestedLaunch,
+    QueueHeader, Result,
 };
 use elinvar_ptx::FaultRecord;
 
 use self::layout::{Bytes, INHERITED, STATUS_BYTES, code};
 pub(crate) use self::program::{Program, Programs};
-use crate::encode::Encoder;
+use crate::encode::{Encoder, Step};
 use crate::function::{address, memory};
 use crate::libraries::find_file;
 use crate::shared::Shared;
 
 /// Threads of the executor's block, as in `executor.c`.
 const THREADS: u32 = 128;
+/// Size of a used range in bytes.
+const USED_BYTES: usize = 24;
 
 /// Searches for CUDA's device runtime.
 pub(crate) fn device_runtime() -> Result<PathBuf, String> {
     find_file(&["libcudadevrt.a".into()])
+}
+
+/// CUDA's device runtime, which this needs.
+///
+/// # Errors
+/// `Unsupported` if it was not found.
+pub(crate) fn expect_device_runtime<'s>(shared: &'s Shared, what: &str) -> Result<&'s Path> {
+    let runtime = shared.device_runtime.as_ref();
+    runtime.map(PathBuf::as_path).map_err(|why| Error::unsupported(format!("{what}: {why}")))
 }
 
 /// The program of an execution. The context must be current.
@@ -37,9 +49,23 @@ pub(crate) fn device_runtime() -> Result<PathBuf, String> {
 /// # Errors
 /// `Unsupported` without CUDA's device runtime.
 pub(crate) fn program(shared: &Shared, execution: &ExecuteCommands) -> Result<Arc<Program>> {
-    let runtime = shared.device_runtime.as_ref();
-    let runtime = runtime.map_err(|why| Error::unsupported(format!("indirect command buffers: {why}")))?;
+    let runtime = expect_device_runtime(shared, "kernels that a GPU launches")?;
     shared.programs.of(&shared.context, runtime, execution)
+}
+
+/// What differs between an indirect command buffer and a launch queue, for the executor.
+struct Work {
+    /// Addresses of the header, the queue and the first record; one of the first two is null.
+    commands: [u64; 3],
+    /// Address of a range in memory, or null.
+    range: u64,
+    /// Address of the first launch's fault record, or null.
+    root: u64,
+    /// First command and number of commands.
+    first: [u32; 2],
+    depth: u32,
+    /// Number of fault records, if any kernel checks bounds.
+    most: u32,
 }
 
 impl Encoder<'_> {
@@ -47,33 +73,76 @@ impl Encoder<'_> {
     pub(crate) fn execute(&mut self, execution: &ExecuteCommands) -> Result<()> {
         let program = program(self.shared, execution)?;
         let commands = address(&execution.commands)?;
-        let (range, [first, count]) = match &execution.range {
+        let (range, first) = match &execution.range {
             CommandRange::Known(range) => (0, [range.start, range.end.saturating_sub(range.start)]),
             CommandRange::Indirect(words) => {
                 (memory(words)?.at(words.offset, CommandRange::BYTES)?, [0, execution.capacity])
             }
         };
+        let commands = [commands, 0, commands + CommandHeader::BYTES];
+        let work = Work { commands, range, root: 0, first, depth: 0, most: first[1] };
+        let function = program.commands.0;
+        self.start(&program, function, execution, &work, Executed::Commands(Arc::new(execution.clone())))
+    }
+
+    /// Appends a launch and those that its kernels enqueue. The context must be current.
+    #[allow(unsafe_code)] // a C function
+    pub(crate) fn launch_nested(&mut self, nested: &NestedLaunch) -> Result<Step> {
+        let children = &nested.children;
+        let program = program(self.shared, children)?;
+        let (queue, context) = (address(&children.commands)?, &self.shared.context);
+        let words = (QueueHeader::STATE.end - QueueHeader::STATE.start) / 4;
+        // SAFETY: the state is in the queue's memory, which the submission keeps alive.
+        let cleared =
+            unsafe { context.api.set_u32(queue + QueueHeader::STATE.start, 0, words as usize, self.stream) };
+        cleared.map_err(|failure| context.error(failure, "clearing a launch queue"))?;
+        let checks = self.staging.checks();
+        match self.dispatch(&nested.root)? {
+            Step::Work => {}
+            step @ Step::Counts => return Ok(step),
+        }
+        let root = self.staging.check_behind(checks)?.unwrap_or(0);
+        let records = queue + QueueHeader::record(children.pipelines.len() as u32, 0);
+        let (depth, most) = (nested.depth, children.capacity);
+        let work = Work { commands: [0, queue, records], range: 0, root, first: [0, 0], depth, most };
+        let function = program.nested.0;
+        self.start(&program, function, children, &work, Executed::Nested(Arc::new(nested.clone())))?;
+        Ok(Step::Work)
+    }
+
+    /// Launches the executor.
+    fn start(
+        &mut self,
+        program: &Arc<Program>,
+        function: CUfunction,
+        execution: &ExecuteCommands,
+        work: &Work,
+        executed: Executed,
+    ) -> Result<()> {
         let used = self.used(execution)?;
         let inherited = self.inherited(execution)?;
-        let faults = if program.is_checked() { count as usize } else { 0 };
-        let check =
-            CommandsCheck { execution: Arc::new(execution.clone()), program: program.clone(), faults };
+        let faults = if program.is_checked() { work.most as usize } else { 0 };
+        let check = CommandsCheck { executed, program: program.clone(), faults };
         let Shared { chunks, context, .. } = self.shared;
         let (staging, stream) = (&mut *self.staging, self.stream);
         let status = staging.report(chunks, context, stream, check)?;
         let [kernels, parameters, arguments, zeros] = program.addresses()?;
         let fault_records = if faults == 0 { 0 } else { status + STATUS_BYTES as u64 };
-        let used_count = u32::try_from(used.0.len() / 24).unwrap_or(u32::MAX);
+        let used_count = u32::try_from(used.0.len() / USED_BYTES).unwrap_or(u32::MAX);
         let used = staging.copy(chunks, context, stream, &used.0)?;
         let mut bytes = Bytes::default();
-        bytes.u64s(&[commands, kernels, parameters, arguments, used, range, status, fault_records, zeros]);
+        bytes.u64s(&work.commands);
+        bytes.u64s(&[kernels, parameters, arguments, used, work.range, status, fault_records, zeros]);
+        bytes.u64s(&[work.root]);
         let inherited_kernel = execution.pipeline.as_ref().map_or(0, |_| program.kernel_count);
         let most = u32::try_from(execution.max_threadgroup_memory).unwrap_or(u32::MAX);
         bytes.u32s(&[used_count, program.kernel_count, execution.capacity, most]);
-        bytes.u32s(&[inherited_kernel, execution.buffers.is_some().into(), first, count]);
+        bytes.u32s(&[inherited_kernel, execution.buffers.is_some().into()]);
+        bytes.u32s(&work.first);
+        bytes.u32s(&[0, work.depth]);
         bytes.0.extend(inherited.0);
         let all = staging.copy(chunks, context, stream, &bytes.0)?;
-        self.launch_executor(&program, all)
+        self.launch_executor(function, all)
     }
 
     /// The ranges that commands may name, those with the largest first address last.
@@ -113,7 +182,7 @@ impl Encoder<'_> {
     }
 
     #[allow(unsafe_code)] // a C function
-    fn launch_executor(&mut self, program: &Program, execution: CUdeviceptr) -> Result<()> {
+    fn launch_executor(&mut self, function: CUfunction, execution: CUdeviceptr) -> Result<()> {
         let context = &self.shared.context;
         let mut params = Bytes::default();
         params.u64s(&[execution]);
@@ -129,19 +198,36 @@ impl Encoder<'_> {
         ];
         // SAFETY: the executor takes these parameters and checks the commands; the submission keeps the memory that they may name.
         let launched = unsafe {
-            let (function, stream) = (program.executor(), self.stream);
+            let stream = self.stream;
             context.api.launch(function, 1, 1, 1, THREADS, 1, 1, 0, stream, null_mut(), extra.as_mut_ptr())
         };
         launched.map_err(|failure| context.error(failure, "executing commands"))
     }
 }
 
+/// What was executed.
+enum Executed {
+    Commands(Arc<ExecuteCommands>),
+    Nested(Arc<NestedLaunch>),
+}
+
 /// What the report of an execution means.
 pub(crate) struct CommandsCheck {
-    execution: Arc<ExecuteCommands>,
+    executed: Executed,
     program: Arc<Program>,
     /// Number of fault records behind the report.
     faults: usize,
+}
+
+/// The report of an execution that has ended early.
+struct Report<'r> {
+    code: u32,
+    index: u32,
+    error: u32,
+    /// The first command of the range, or the level.
+    first: u32,
+    record: CommandRecord,
+    faults: &'r [u8],
 }
 
 impl CommandsCheck {
@@ -150,73 +236,107 @@ impl CommandsCheck {
         STATUS_BYTES + self.faults * size_of::<FaultRecord>()
     }
 
+    fn execution(&self) -> &ExecuteCommands {
+        match &self.executed {
+            Executed::Commands(execution) => execution,
+            Executed::Nested(nested) => &nested.children,
+        }
+    }
+
     /// The fault that a report tells of.
     pub(crate) fn fault(&self, report: &[u8]) -> Option<Error> {
         let word = |at: usize| {
             let bytes = report.get(at..).and_then(|rest| rest.first_chunk()).copied();
             bytes.map_or(0, u32::from_ne_bytes)
         };
-        let [code, index, error] = [word(0), word(4), word(8)];
-        let record = CommandRecord::from_bytes(report.get(16..STATUS_BYTES).unwrap_or_default());
-        let execution = &*self.execution;
-        let in_command = |why: String| execution.fault(format!("command {index}: {why}"));
-        Some(match code {
-            code::DONE => return None,
-            code::RANGE => match execution.range_of([index, error]) {
-                Err(fault) => fault,
-                Ok(_) => execution.fault("the range has changed while it was executed".into()),
-            },
-            code::BEYOND => {
-                let header = CommandHeader { beyond: index, ..CommandHeader::default() };
-                match execution.expect_encoded(&header) {
-                    Err(fault) => fault,
-                    Ok(()) => execution.fault("the header was overwritten".into()),
-                }
-            }
-            code::REJECTED => match self.decode(index, &record) {
-                Err(fault) => fault,
-                Ok(()) => in_command("it was changed while it was executed".into()),
-            },
-            code::LAUNCH_FAILED => {
-                in_command(format!("CUDA's device runtime cannot launch it (error {error})"))
-            }
-            code::SHARED_MEMORY => {
-                in_command("its threadgroup memory and the kernel's own: at most 48 KiB together".into())
-            }
-            code::GRID => in_command(format!("more than {} threadgroups", i32::MAX)),
-            code::FAULT => self.kernel_fault(index, &record, report),
-            other => execution.fault(format!("the report was overwritten: code {other}")),
-        })
+        let report = Report {
+            code: word(0),
+            index: word(4),
+            error: word(8),
+            first: word(12),
+            record: CommandRecord::from_bytes(report.get(16..STATUS_BYTES).unwrap_or_default()),
+            faults: report.get(STATUS_BYTES..).unwrap_or_default(),
+        };
+        (report.code != code::DONE).then(|| self.meaning(&report))
     }
 
-    fn decode(&self, index: u32, record: &CommandRecord) -> Result<()> {
-        let Some(mut dispatch) = self.execution.dispatch() else { return Ok(()) };
-        self.execution.decode(index, record, &self.execution.used_ranges()?, &mut dispatch)?;
-        dispatch.prepare().map_err(|error| self.execution.fault(format!("command {index}: {error}")))
+    fn meaning(&self, report: &Report<'_>) -> Error {
+        let (execution, place) = (self.execution(), self.place(report));
+        let changed =
+            |what: &str| execution.fault(format!("{place}: {what} was changed while it was executed"));
+        let in_place = |why: String| execution.fault(format!("{place}: {why}"));
+        match (report.code, &self.executed) {
+            (code::RANGE, _) => {
+                let range = execution.range_of([report.index, report.error]);
+                range.err().unwrap_or_else(|| changed("the range"))
+            }
+            (code::BEYOND, _) => {
+                let header = CommandHeader { beyond: report.index, ..CommandHeader::default() };
+                execution.expect_encoded(&header).err().unwrap_or_else(|| changed("the header"))
+            }
+            (code::OVERFLOW, Executed::Nested(nested)) => {
+                let header = QueueHeader {
+                    overflowing: report.error,
+                    tickets: [report.index; 2],
+                    ..Default::default()
+                };
+                nested.expect_room(&header, 0).err().unwrap_or_else(|| changed("the header"))
+            }
+            (code::TOO_DEEP, Executed::Nested(nested)) => nested.too_deep(&report.record),
+            (code::REJECTED, _) => self.decode(report).err().unwrap_or_else(|| changed("the record")),
+            (code::LAUNCH_FAILED, _) => {
+                in_place(format!("CUDA's device runtime cannot launch it (error {})", report.error))
+            }
+            (code::SHARED_MEMORY, _) => {
+                in_place("its threadgroup memory and the kernel's own: at most 48 KiB together".into())
+            }
+            (code::GRID, _) => in_place(format!("more than {} threadgroups", i32::MAX)),
+            (code::FAULT, _) => self.kernel_fault(report),
+            (other, _) => in_place(format!("the report was overwritten: code {other}")),
+        }
+    }
+
+    /// Where the command is in messages.
+    fn place(&self, report: &Report<'_>) -> String {
+        match &self.executed {
+            Executed::Commands(_) => format!("command {}", report.index),
+            Executed::Nested(nested) => nested.place(report.first, report.index, &report.record),
+        }
+    }
+
+    fn decode(&self, report: &Report<'_>) -> Result<()> {
+        let (execution, record) = (self.execution(), &report.record);
+        let Some(mut dispatch) = execution.dispatch() else { return Ok(()) };
+        let used = execution.used_ranges()?;
+        match &self.executed {
+            Executed::Commands(_) => execution.decode(report.index, record, &used, &mut dispatch),
+            Executed::Nested(nested) => {
+                nested.decode((report.first, report.index), record, &used, &mut dispatch)
+            }
+        }?;
+        dispatch.prepare().map_err(|error| execution.fault(format!("{}: {error}", self.place(report))))
     }
 
     /// The fault of a kernel that checks bounds.
-    fn kernel_fault(&self, index: u32, record: &CommandRecord, report: &[u8]) -> Error {
-        let first = match &self.execution.range {
-            CommandRange::Known(range) => range.start,
-            // Told by the executor.
-            CommandRange::Indirect(_) => {
-                let bytes = report.get(12..).and_then(|rest| rest.first_chunk()).copied();
-                bytes.map_or(0, u32::from_ne_bytes)
+    fn kernel_fault(&self, report: &Report<'_>) -> Error {
+        let execution = self.execution();
+        let (offset, number) = match &self.executed {
+            Executed::Commands(_) if execution.pipeline.is_some() => {
+                (report.index.saturating_sub(report.first), self.program.kernel_count)
             }
+            Executed::Commands(_) => (report.index.saturating_sub(report.first), report.record.pipeline),
+            Executed::Nested(_) => (report.index, report.record.pipeline),
         };
-        let number =
-            if self.execution.pipeline.is_some() { self.program.kernel_count } else { record.pipeline };
         let bounds = (number as usize).checked_sub(1).and_then(|at| self.program.bounds.get(at)?.clone());
-        let at = STATUS_BYTES + index.saturating_sub(first) as usize * size_of::<FaultRecord>();
-        let taken = report.get(at..).and_then(read_fault);
+        let taken = report.faults.get(offset as usize * size_of::<FaultRecord>()..).and_then(read_fault);
+        let place = self.place(report);
         match (bounds, taken) {
             (Some(bounds), Some(taken)) => {
                 let fault = bounds.fault(&taken);
-                let message = format!("command {index}: {}", fault.message);
-                Error::Fault(Fault { message, launch: self.execution.label.clone(), ..fault })
+                let message = format!("{place}: {}", fault.message);
+                Error::Fault(Fault { message, launch: execution.label.clone(), ..fault })
             }
-            _ => self.execution.fault(format!("command {index}: an access is out of bounds")),
+            _ => execution.fault(format!("{place}: an access is out of bounds")),
         }
     }
 }

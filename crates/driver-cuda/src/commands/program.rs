@@ -26,7 +26,9 @@ use crate::pipeline::CudaPipeline;
 
 /// Made from `executor.c`.
 const EXECUTOR: &str = include_str!("executor.ptx");
-const ENTRY: &str = "elinvar_execute_commands";
+/// Its entries: for indirect command buffers, and for nested launches.
+const COMMANDS: &str = "elinvar_execute_commands";
+const NESTED: &str = "elinvar_launch_nested";
 /// `CU_JIT_INPUT_PTX` and `CU_JIT_INPUT_LIBRARY`.
 const PTX: u32 = 1;
 const LIBRARY: u32 = 4;
@@ -94,7 +96,8 @@ impl Programs {
 pub(crate) struct Program {
     context: Arc<Context>,
     module: Handle<CUmodule>,
-    executor: Handle<CUfunction>,
+    pub(super) commands: Handle<CUfunction>,
+    pub(super) nested: Handle<CUfunction>,
     /// Kernels, parameters, arguments, and zeros.
     tables: CudaMemory,
     /// Where the parts of the tables begin.
@@ -121,14 +124,16 @@ impl Program {
         let mut program = Self {
             context: context.clone(),
             module,
-            executor: Handle(null_mut()),
+            commands: Handle(null_mut()),
+            nested: Handle(null_mut()),
             tables: CudaMemory::new(context, 0, Storage::Private, Init::Uninitialized)?,
             offsets: [0; 4],
             kernel_count: codes.len() as u32,
             bounds: Vec::new(),
             _logs: Vec::new(),
         };
-        program.executor = Handle(program.function(ENTRY).map_err(failed)?);
+        program.commands = Handle(program.function(COMMANDS).map_err(failed)?);
+        program.nested = Handle(program.function(NESTED).map_err(failed)?);
         let mut tables = Tables::default();
         let mut zeros = 0;
         for (((pipeline, ptx), log), (_, entry)) in pipelines.iter().zip(&codes).zip(&logs).zip(&renamed) {
@@ -178,10 +183,6 @@ impl Program {
     pub(super) fn addresses(&self) -> Result<[u64; 4]> {
         let first = self.tables.at(0, 0)?;
         Ok(self.offsets.map(|offset| first + offset))
-    }
-
-    pub(super) fn executor(&self) -> CUfunction {
-        self.executor.0
     }
 
     /// Whether any kernel checks bounds.

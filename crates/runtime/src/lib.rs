@@ -136,6 +136,8 @@ mod pages {
     mod cooperative_launches {}
     #[doc = include_str!("../../../docs/indirect-commands.md")]
     mod indirect_commands {}
+    #[doc = include_str!("../../../docs/nested-launches.md")]
+    mod nested_launches {}
     #[doc = include_str!("../../../docs/resident-kernels.md")]
     mod resident_kernels {}
     #[doc = include_str!("../../../docs/streams-and-events.md")]

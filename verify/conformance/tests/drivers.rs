@@ -19,6 +19,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("isolated", "indirect_commands::", NO_COMMANDS),
     ("isolated", "memory::flag_of_the_host", "it is isolated"),
     ("isolated", "memory::of_the_host", "it is isolated"),
+    ("isolated", "nested_launches::", NO_NESTED_LAUNCHES),
     ("isolated_cuda", "barriers::different_barriers_fault", "does not detect that threads"),
     ("isolated_cuda", "callbacks::waits_in_a_destructor", "it is isolated"),
     ("isolated_cuda", "cooperative::a_missed_barrier", "does not detect that threadgroups"),
@@ -27,6 +28,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("isolated_cuda", "indirect_commands::", NO_COMMANDS),
     ("isolated_cuda", "memory::flag_of_the_host", "it is isolated"),
     ("isolated_cuda", "memory::of_the_host", "it is isolated"),
+    ("isolated_cuda", "nested_launches::", NO_NESTED_LAUNCHES),
     ("isolated_cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
     ("isolated_cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("cuda", "errors::captures", NO_CAPTURE),
@@ -73,6 +75,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "large_buffers::checked_accesses_of_12_gib", NO_LAYER),
     ("metal", "libraries::tables_of_functions", NO_TABLES),
     ("metal", "logging::", "Metal has no printf"),
+    ("metal", "nested_launches::", "kernels that launch kernels on Metal"),
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
@@ -124,7 +127,7 @@ const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
 
 /// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of
 /// the underlying device.
-const ISOLATED: [&str; 20] = [
+const ISOLATED: [&str; 21] = [
     "argument_buffers::",
     "arguments::",
     "basics::",
@@ -141,6 +144,7 @@ const ISOLATED: [&str; 20] = [
     "large_buffers::",
     "logging::",
     "memory::",
+    "nested_launches::",
     "order::",
     "os_log::",
     "pipeline::",
@@ -163,6 +167,7 @@ const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Does not apply if shader validation is enabled for the process.
 const NO_COMMANDS: &str = "does not execute indirect command buffers";
+const NO_NESTED_LAUNCHES: &str = "cannot launch kernels";
 const NO_LAYER: &str = "shader validation is off";
 const NO_TABLES: &str = "the Metal driver does not support tables of functions";
 const OWN_COMPILER: &str = "Metal's own compiler reads the source";

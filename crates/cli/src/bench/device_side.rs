@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use elinvar::{
-    Arg, Grid, IndirectCommandBuffer, IndirectCommandBufferDescriptor, Kernel, PersistentKernel, Residency,
-    Stream,
+    Arg, Grid, IndirectCommandBuffer, IndirectCommandBufferDescriptor, Kernel, LaunchQueue, PersistentKernel,
+    Residency, Stream,
 };
 
 use super::carried::compile;
@@ -13,6 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::report::median;
 
 const KERNELS: &str = include_str!("kernels/device_side.metal");
+const NESTED: &str = include_str!("kernels/nested.metal");
 const TIMES: usize = 15;
 const STEPS: u32 = 1000;
 /// Threads of a threadgroup.
@@ -162,6 +163,51 @@ pub(super) fn indirect_commands(context: &Context) -> Result<Measured> {
     let stages = vec![("executed again".into(), executed)];
     let baselines = vec![("commands", recorded)];
     Ok(Measured { size, median_ns: indirect, baselines, stages, ..Measured::default() })
+}
+
+/// Chains of launches that kernels enqueue, compared with the same launches recorded by the host in one command buffer.
+pub(super) fn nested_launches(context: &Context) -> Result<Measured> {
+    const CHAINS: usize = 100;
+    const LEVELS: usize = 10;
+    let device = &context.device;
+    let library = compile(device, "nested.metal", NESTED)?;
+    let (begin, link) = (library.kernel("begin_chains")?, library.kernel("link")?);
+    let (shift, stream) = (library.kernel("shift")?, device.stream()?);
+    let mut queue = LaunchQueue::new(device, CHAINS as u32, LEVELS as u32, &[&link])?;
+    let first: Vec<u32> = (0..(CHAINS * GROUP) as u32).collect();
+    let (mut x, mut y) = (device.buffer_with_data(&first)?, device.buffer_with_data(&first)?);
+    let nested = timed(&stream, || {
+        // SAFETY: each chain has its own elements.
+        #[allow(unsafe_code)]
+        unsafe {
+            begin.launch_nested(
+                &stream,
+                &mut queue,
+                Grid::threads(CHAINS).group(128),
+                (&mut x, LEVELS as u32, GROUP as u32),
+            )?
+        };
+        Ok(())
+    })?;
+    let recorded = timed(&stream, || {
+        let mut list = stream.command_buffer();
+        for i in 0..LEVELS * CHAINS {
+            let chain = i % CHAINS;
+            let part = y.slice_mut(chain * GROUP..(chain + 1) * GROUP)?;
+            // SAFETY: as above.
+            #[allow(unsafe_code)]
+            unsafe {
+                list.launch(&shift, Grid::threads(GROUP).group(GROUP), (part,))?;
+            }
+        }
+        list.submit()?;
+        Ok(())
+    })?;
+    if x.to_vec()? != y.to_vec()? {
+        return Err(Failure::input("the launches of kernels and those of the host differ".to_owned()));
+    }
+    let size = format!("{LEVELS} levels of {CHAINS} launches of {GROUP} threads");
+    Ok(Measured { size, median_ns: nested, baselines: vec![("commands", recorded)], ..Measured::default() })
 }
 
 /// Median time from the submission of an item to its result, with a pause before each, and that of a launch of the same work.

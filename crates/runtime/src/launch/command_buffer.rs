@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use elinvar_driver::sync::OnceLock;
-use elinvar_driver::{Command, Dispatch, Done, Error, Result, fail_signals};
+use elinvar_driver::{Command, Dispatch, Done, Error, Label, Result, fail_signals};
 
 use crate::launch::bind::{Bound, bind};
 use crate::launch::command_list_pool::CommandList;
@@ -381,18 +381,20 @@ impl CommandBuffer {
 
     /// The error if it exceeds its deadline.
     fn late(&self, after: Duration) -> Error {
+        let of = |name: &str, label: &Option<Arc<Label>>| {
+            let label = label.as_ref().map_or_else(String::new, |label| format!(", launch {label}"));
+            format!("{name}{label}")
+        };
+        let of_launch = |dispatch: &Dispatch| {
+            of(&format!("kernel `{}`", dispatch.pipeline.signature().name), &dispatch.label)
+        };
         let launch = self.list.commands.iter().find_map(|command| match command {
-            Command::Dispatch(dispatch) => Some(dispatch),
+            Command::Dispatch(dispatch) => Some(of_launch(dispatch)),
+            Command::LaunchNested(nested) => Some(of_launch(&nested.root)),
+            Command::ExecuteCommands(execution) => Some(of("execute_commands", &execution.label)),
             _ => None,
         });
-        let name = launch.map_or_else(
-            || "a submission without launches".into(),
-            |dispatch| {
-                let label =
-                    dispatch.label.as_ref().map_or_else(String::new, |label| format!(", launch {label}"));
-                format!("kernel `{}`{label}", dispatch.pipeline.signature().name)
-            },
-        );
+        let name = launch.unwrap_or_else(|| "a submission without launches".into());
         Error::Timeout(format!("{name}: not finished {after:?} after its submission"))
     }
 

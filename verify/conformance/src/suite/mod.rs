@@ -49,6 +49,7 @@ mod math_functions;
 mod math_references;
 mod matrices;
 mod memory;
+mod nested_launches;
 mod numbers;
 mod order;
 mod os_log;
@@ -166,6 +167,7 @@ pub fn cases() -> Vec<Case> {
         grids::CASES,
         indirect::CASES,
         &indirect_commands::all(),
+        &nested_launches::all(),
         arguments::CASES,
         bindings::CASES,
         function_pointers::CASES,

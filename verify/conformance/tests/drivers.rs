@@ -36,6 +36,8 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("cuda", "cooperative::a_missed_barrier", "does not detect that threadgroups"),
     ("cuda", "cooperative::a_deadline_while_groups_wait", "cannot stop a thread within a loop"),
     ("cuda", "indirect_commands::a_deadline_within_a_command", "cannot stop a thread within a loop"),
+    ("cuda", "nested_launches::a_deadline_of_endless_levels", "cannot stop running work"),
+    ("cuda", "nested_launches::a_deadline_within_a_child", "cannot stop a thread within a loop"),
     ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("cuda", "primitives::convolutions_with_weights_of_f32", "takes weights of the images' type only"),

@@ -82,6 +82,20 @@ fn general_code_is_cached() {
 
 #[test]
 fn a_size_that_is_launched_often_is_specialized_in_the_background() {
+    const TEST: &str = "sizes::a_size_that_is_launched_often_is_specialized_in_the_background";
+    const CHILD: &str = "ELINVAR_TEST_CHILD_SIZES";
+    if std::env::var_os(CHILD).is_none() {
+        // In a process of its own, where nothing else compiles.
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", TEST, "--nocapture"]).env(CHILD, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return;
+    }
     // The background thread has no subscriber of its own.
     let count = Compilations::default();
     tracing::subscriber::set_global_default(count.clone()).unwrap();

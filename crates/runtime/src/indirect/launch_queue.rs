@@ -125,7 +125,7 @@ impl Kernel {
     /// address is a fault. A buffer that the kernel only reads is for reads in all launches, unless it is also used as `&mut`.
     ///
     /// # Safety
-    /// As [`Kernel::launch`], for every launch.
+    /// As [`Kernel::launch`], for every launch; and work of another stream must not use the queue at the same time.
     ///
     /// # Errors
     /// As [`CommandBuffer::launch_nested`] and [`CommandBuffer::submit`].

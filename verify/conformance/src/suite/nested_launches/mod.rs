@@ -200,11 +200,11 @@ fn dwell(px: i32, py: i32) -> u32 {
     let (cx, cy) = (px * 48 - 8192, py * 40 - 5120);
     let (mut x, mut y) = (0_i32, 0_i32);
     for i in 0..60 {
-        let (xx, yy) = (x * x >> 12, y * y >> 12);
+        let (xx, yy) = ((x * x) >> 12, (y * y) >> 12);
         if xx + yy > 4 << 12 {
             return i;
         }
-        y = (2 * x * y >> 12) + cy;
+        y = ((2 * x * y) >> 12) + cy;
         x = xx - yy + cx;
     }
     60

@@ -333,6 +333,18 @@ unsafe impl Device for Isolated {
         Ok(Arc::new(IsolatedLibrary::new(&self.core, &self.core.cache, source)?))
     }
 
+    fn expect_executes_commands(&self) -> Result<()> {
+        Err(Error::unsupported(
+            "indirect command buffers on an isolated device: the worker compiles nothing, and the threadgroup sizes of commands are not known before",
+        ))
+    }
+
+    fn expect_nested_launches(&self) -> Result<()> {
+        Err(Error::unsupported(
+            "kernels that launch kernels on an isolated device: the worker compiles nothing, and the threadgroup sizes of launches are not known before",
+        ))
+    }
+
     fn resident_queue(&self, _threads: ResidentThreads) -> Result<Arc<dyn Queue>> {
         Err(Error::unsupported(
             "resident kernels on an isolated device: the host cannot wake the threads of its worker process",

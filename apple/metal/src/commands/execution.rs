@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use elinvar_driver::{Access, Binding, Command, Dim3, Dispatch as CpuDispatch, Error, Use};
+use elinvar_driver::{Access, Binding, Command, CommandRecord, Dim3, Dispatch as CpuDispatch, Error, Use};
 use elinvar_objc::foundation::{NsArray, NsError, NsString};
 use elinvar_objc::watch::fatal;
 use elinvar_objc::{Declaration, NsRange, Ref};
@@ -14,8 +14,10 @@ use elinvar_objc::{Declaration, NsRange, Ref};
 use crate::commands::command_buffer::CommandBuffer;
 use crate::commands::pass::{Argument, Dispatch, ExecuteRange, Failure, Grid, Op, Pass, Step};
 use crate::device::Device;
+use crate::encoders::indirect::{Encoded, IndirectBuffer};
+use crate::library::pipeline;
 use crate::memory::buffer::Held;
-use crate::memory::store::{Store, all_large};
+use crate::memory::store::{Store, all, all_large};
 use crate::validation::fault_injection::{Fault, Site};
 use crate::validation::shader_validation::Log;
 use crate::values::{Size, execution_error, within};
@@ -238,8 +240,11 @@ impl Run<'_> {
             }
             Op::Execute { commands, range } => {
                 let range = self.range(range, commands.count())?;
-                for dispatch in commands.dispatches(range) {
-                    self.dispatch(&dispatch)?;
+                for command in commands.encoded(range) {
+                    match command {
+                        Encoded::ByHost(dispatch) => self.dispatch(&dispatch)?,
+                        Encoded::InMemory(index, record) => self.record(&commands, index, record)?,
+                    }
                 }
             }
             Op::ResetIndirect(commands, range) => commands.reset(range),
@@ -286,6 +291,39 @@ impl Run<'_> {
         } else {
             Err(Failure { code: execution_error::PAGE_FAULT, message })
         }
+    }
+
+    /// Executes a command that a kernel has encoded. It may have any buffer of the process.
+    fn record(
+        &mut self,
+        commands: &IndirectBuffer,
+        index: u32,
+        record: CommandRecord,
+    ) -> Result<(), Failure> {
+        let fault = |message| Failure { code: execution_error::PAGE_FAULT, message };
+        if commands.beyond() != 0 {
+            let (index, count) = (commands.beyond(), commands.count());
+            return Err(fault(format!("a kernel has encoded indirect command {index} of {count}")));
+        }
+        if record.kind == CommandRecord::EMPTY {
+            return Ok(());
+        }
+        let Some(pipeline) = pipeline::by_number(record.pipeline) else {
+            let number = record.pipeline;
+            return Err(fault(format!(
+                "indirect command {index}: no pipeline that supports indirect command buffers has resource ID {number}"
+            )));
+        };
+        let uses = all().into_iter().map(|slice| Use { slice, access: Access::ReadWrite }).collect();
+        let execution = commands.execution(pipeline, uses);
+        let Some(mut dispatch) = execution.dispatch() else { return Ok(()) };
+        let used = execution.used_ranges().map_err(failure_of)?;
+        let record = CommandRecord { pipeline: 1, ..record };
+        if execution.decode(index, &record, &used, &mut dispatch).map_err(failure_of)? {
+            dispatch.prepare().map_err(failure_of)?;
+            self.commands.push(Command::Dispatch(dispatch));
+        }
+        Ok(())
     }
 
     fn dispatch(&mut self, dispatch: &Dispatch) -> Result<(), Failure> {

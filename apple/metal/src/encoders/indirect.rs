@@ -1,7 +1,16 @@
 //! [`IndirectBuffer`]: [`MTLIndirectCommandBuffer`](https://developer.apple.com/documentation/metal/mtlindirectcommandbuffer) with
-//! compute commands, encoded by the host. Execution uses the commands at the time of execution.
+//! compute commands, encoded by the host or by kernels. Execution uses the commands at the time of execution.
+//!
+//! Kernels encode records in memory ([`elinvar_driver::indirect`]), whose address is the resource ID. The record of a command that the host has
+//! encoded is a mark, which a kernel overwrites when it encodes the command again, or resets it.
 
+use std::sync::Arc;
+
+use elinvar_driver::{
+    CommandHeader, CommandRange, CommandRecord, ExecuteCommands, Init, Memory, MemorySlice, Use,
+};
 use elinvar_objc::foundation::NsString;
+use elinvar_objc::watch::fatal;
 use elinvar_objc::{Declaration, NsRange, Property, Ref};
 use parking_lot::Mutex;
 
@@ -51,11 +60,23 @@ struct Command {
     barrier: bool,
 }
 
+/// Kind of the record of a command that the host has encoded.
+const BY_HOST: u32 = u32::from_be_bytes(*b"host");
+
+/// A command as it is executed.
+pub enum Encoded {
+    ByHost(Dispatch),
+    /// By a kernel; with its index.
+    InMemory(u32, CommandRecord),
+}
+
 /// Encoded commands.
 pub struct IndirectBuffer {
     device: Ref<Device>,
     descriptor: IndirectDescriptor,
     commands: Mutex<Vec<Command>>,
+    /// Header and records.
+    memory: Arc<dyn Memory>,
     label: Property<Option<Ref<NsString>>>,
 }
 
@@ -92,7 +113,19 @@ impl IndirectBuffer {
         if device.faults.now(Site::Object).is_some() {
             return None;
         }
+        let header = CommandHeader {
+            capacity: count as u32,
+            max_buffers: buffers as u32,
+            flags: u32::from(descriptor.inherit_buffers.get()) * CommandHeader::INHERITS_BUFFERS
+                | u32::from(descriptor.inherit_pipeline.get()) * CommandHeader::INHERITS_PIPELINE,
+            ..CommandHeader::default()
+        };
+        let bytes = ExecuteCommands::bytes(count as u32);
+        let memory = device.cpu.allocate(bytes, elinvar_driver::Storage::Shared, Init::Zeroed).ok()?;
+        // SAFETY: within the memory, which is new.
+        unsafe { memory.write(0, &header.to_bytes()) }.ok()?;
         Some(Ref::new(Self {
+            memory,
             device: device.clone(),
             descriptor: IndirectDescriptor::clone(&descriptor),
             commands: Mutex::new(vec![Command::default(); count]),
@@ -107,33 +140,93 @@ impl IndirectBuffer {
 
     /// The current commands of a range; empty ones do nothing. Commands between barriers are reversed, as in a concurrent
     /// pass.
-    pub fn dispatches(&self, range: NsRange) -> Vec<Dispatch> {
+    pub fn encoded(&self, range: NsRange) -> Vec<Encoded> {
         let commands = self.commands.lock();
         let (mut ordered, mut side_by_side) = (Vec::new(), Vec::new());
-        for command in commands.iter().skip(range.location).take(range.length) {
-            if command.barrier {
+        for (index, command) in commands.iter().enumerate().skip(range.location).take(range.length) {
+            let record = self.record(index);
+            let by_host = record.kind == BY_HOST;
+            if if by_host { command.barrier } else { record.flags & CommandRecord::BARRIER != 0 } {
                 ordered.extend(side_by_side.drain(..).rev());
             }
-            let Some((grid, group)) = command.work.clone() else { continue };
-            side_by_side.extend(command.bindings.dispatch(&self.device, "an indirect command:", grid, group));
+            if !by_host {
+                side_by_side.push(Encoded::InMemory(index as u32, record));
+            } else if record != (CommandRecord { kind: BY_HOST, ..CommandRecord::empty() }) {
+                fatal(format_args!(
+                    "a kernel changes a part of command {index}, which the host has encoded; the stand-in supports commands that are reset before"
+                ));
+            } else if let Some((grid, group)) = command.work.clone() {
+                let dispatch = command.bindings.dispatch(&self.device, "an indirect command:", grid, group);
+                side_by_side.extend(dispatch.map(Encoded::ByHost));
+            }
         }
         ordered.extend(side_by_side.drain(..).rev());
         ordered
     }
 
+    /// What translates records of kernels, each with the one pipeline.
+    pub fn execution(&self, pipeline: Arc<dyn elinvar_driver::Pipeline>, uses: Vec<Use>) -> ExecuteCommands {
+        ExecuteCommands {
+            commands: MemorySlice { memory: self.memory.clone(), offset: 0, len: self.memory.len() },
+            capacity: self.count() as u32,
+            max_buffers: self.descriptor.buffers.get() as u32,
+            pipelines: Arc::new([pipeline]),
+            range: CommandRange::Known(0..0),
+            pipeline: None,
+            buffers: None,
+            uses,
+            max_threadgroup_memory: self.device.cpu.caps().limits.max_threadgroup_memory,
+            label: None,
+        }
+    }
+
+    /// The largest index, at or above the number of commands, that a kernel has tried to encode; 0 if there was none.
+    pub fn beyond(&self) -> u32 {
+        let mut word = [0; 4];
+        // SAFETY: within the memory; kernels that write it have ended.
+        let read = unsafe { self.memory.read(16, &mut word) };
+        if read.is_ok() { u32::from_ne_bytes(word) } else { 0 }
+    }
+
+    fn record(&self, index: usize) -> CommandRecord {
+        let mut bytes = [0; CommandRecord::BYTES as usize];
+        // SAFETY: the index is below the number of commands; kernels that write the memory have ended, or it is a race of the program.
+        let _within = unsafe { self.memory.read(ExecuteCommands::offset(index as u32), &mut bytes) };
+        CommandRecord::from_bytes(&bytes)
+    }
+
+    fn set_record(&self, index: usize, record: &CommandRecord) {
+        // SAFETY: as in `record`.
+        let _within = unsafe { self.memory.write(ExecuteCommands::offset(index as u32), &record.to_bytes()) };
+    }
+
     /// Resets a range.
     pub fn reset(&self, range: NsRange) {
-        for command in self.commands.lock().iter_mut().skip(range.location).take(range.length) {
+        let mut commands = self.commands.lock();
+        for (index, command) in commands.iter_mut().enumerate().skip(range.location).take(range.length) {
             *command = Command::default();
+            self.set_record(index, &CommandRecord::empty());
         }
     }
 
     /// Copies commands from another buffer.
     pub fn copy_from(&self, from: &Self, range: NsRange, at: usize) {
-        let copied: Vec<Command> =
-            from.commands.lock().iter().skip(range.location).take(range.length).cloned().collect();
-        for (to, command) in self.commands.lock().iter_mut().skip(at).zip(copied) {
+        let copied: Vec<(Command, CommandRecord)> = {
+            let commands = from.commands.lock();
+            let range = commands.iter().enumerate().skip(range.location).take(range.length);
+            range.map(|(index, command)| (command.clone(), from.record(index))).collect()
+        };
+        for (index, (to, (command, record))) in self
+            .commands
+            .lock()
+            .iter_mut()
+            .enumerate()
+            .skip(at)
+            .zip(copied)
+            .map(|((index, to), copied)| (index, (to, copied)))
+        {
             *to = command;
+            self.set_record(index, &record);
         }
     }
 
@@ -152,7 +245,18 @@ impl IndirectBuffer {
 
 impl IndirectCommand {
     fn change(&self, change: impl FnOnce(&mut Command)) {
-        change(&mut self.of.commands.lock()[self.at]);
+        let mut commands = self.of.commands.lock();
+        let mark = CommandRecord { kind: BY_HOST, ..CommandRecord::empty() };
+        if self.of.record(self.at) != mark {
+            // What a kernel has encoded is replaced.
+            commands[self.at] = Command::default();
+            self.of.set_record(self.at, &mark);
+        }
+        change(&mut commands[self.at]);
+    }
+
+    fn reset(&self) {
+        self.of.reset(NsRange { location: self.at, length: 1 });
     }
 
     fn set_pipeline(this: &Ref<Self>, pipeline: Ref<Pipeline>) {
@@ -213,7 +317,9 @@ pub fn register() {
         .method("device", |this: &Ref<IndirectBuffer>| this.device.clone())
         .method("size", |this: &Ref<IndirectBuffer>| this.count())
         .method("allocatedSize", |this: &Ref<IndirectBuffer>| this.count() * 256)
-        .method("gpuResourceID", |this: &Ref<IndirectBuffer>| ResourceId(this.id().addr() as u64))
+        .method("gpuResourceID", |this: &Ref<IndirectBuffer>| {
+            ResourceId(this.memory.gpu_address().unwrap_or(0))
+        })
         .method("resetWithRange:", IndirectBuffer::reset_range)
         .method("indirectComputeCommandAtIndex:", IndirectBuffer::command)
         .register();
@@ -236,6 +342,6 @@ pub fn register() {
         )
         .method("setBarrier", |this: &Ref<IndirectCommand>| this.change(|command| command.barrier = true))
         .method("clearBarrier", |this: &Ref<IndirectCommand>| this.change(|command| command.barrier = false))
-        .method("reset", |this: &Ref<IndirectCommand>| this.change(|command| *command = Command::default()))
+        .method("reset", |this: &Ref<IndirectCommand>| this.reset())
         .register();
 }

@@ -4,8 +4,8 @@
 //! The CPU driver compiles for one threadgroup size at a time, so compilation takes place on the queue's thread, when the pipeline is first
 //! dispatched with a size.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use elinvar_driver::{PipelineOptions, Signature};
 use elinvar_objc::foundation::{NsArray, NsError, NsString, os_version};
@@ -31,6 +31,22 @@ static COMPILED: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(no_mangle)]
 extern "C" fn elinvar_apple_compiled_pipelines() -> usize {
     COMPILED.load(Ordering::Relaxed)
+}
+
+/// Pipelines that support indirect command buffers, by their numbers from 1. A number is the resource ID, which a kernel has as a
+/// `compute_pipeline_state`.
+static NUMBERED: Mutex<Vec<Option<Weak<dyn elinvar_driver::Pipeline>>>> = Mutex::new(Vec::new());
+
+/// The pipeline with this number, if it exists and supports indirect command buffers.
+pub fn by_number(number: u32) -> Option<Arc<dyn elinvar_driver::Pipeline>> {
+    let all = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.get(number.checked_sub(1)? as usize)?.as_ref()?.upgrade()
+}
+
+fn numbered(compiled: &Arc<dyn elinvar_driver::Pipeline>, indirect: bool) -> u64 {
+    let mut all = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.push(indirect.then(|| Arc::downgrade(compiled)));
+    all.len() as u64
 }
 
 /// `MTLComputePipelineDescriptor`.
@@ -94,6 +110,7 @@ pub struct Pipeline {
     /// Whether the descriptor promises that threadgroup sizes are multiples of the simdgroup width.
     pub multiple: bool,
     pub indirect: bool,
+    number: u64,
     required: Size,
 }
 
@@ -121,8 +138,10 @@ impl Pipeline {
             0 => own,
             asked => own.min(asked),
         };
+        let number = numbered(&compiled, descriptor.indirect.get());
         Ok(Ref::new(Self {
             device: device.clone(),
+            number,
             compiled,
             validated,
             label: descriptor.label.get(),
@@ -232,7 +251,7 @@ pub fn register() {
         })
         .method("staticThreadgroupMemoryLength", |this: &Ref<Pipeline>| this.threadgroup_memory())
         .method("supportIndirectCommandBuffers", |this: &Ref<Pipeline>| this.indirect)
-        .method("gpuResourceID", |this: &Ref<Pipeline>| ResourceId(this.id().addr() as u64))
+        .method("gpuResourceID", |this: &Ref<Pipeline>| ResourceId(this.number))
         .method("allocatedSize", |_: &Ref<Pipeline>| 0_usize)
         .when(os_version() >= (15, 0), |p| p.method("shaderValidation", Pipeline::validation))
         .when(os_version() >= (26, 0), |p| {

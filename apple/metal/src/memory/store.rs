@@ -20,8 +20,17 @@ pub const PAGE: usize = 16 << 10;
 /// All memory above the bound for which the CPU driver makes code by default.
 static ALL_LARGE: Mutex<Vec<Weak<dyn Memory>>> = Mutex::new(Vec::new());
 
-/// Enters memory into the list of large memory, if it is.
+/// All memory, for the addresses that kernels write to indirect command buffers.
+static ALL: Mutex<Vec<Weak<dyn Memory>>> = Mutex::new(Vec::new());
+
+/// Enters memory into the lists of all memory, and of large memory, if it is.
 fn enter(memory: Arc<dyn Memory>) -> Arc<dyn Memory> {
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.len() == all.capacity() {
+        all.retain(|other| other.strong_count() > 0);
+    }
+    all.push(Arc::downgrade(&memory));
+    drop(all);
     if memory.len() > SizeBound::DEFAULT.bytes() {
         let mut all = ALL_LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| other.strong_count() > 0);
@@ -30,9 +39,18 @@ fn enter(memory: Arc<dyn Memory>) -> Arc<dyn Memory> {
     memory
 }
 
+/// All memory of buffers and heaps, whether the program has made it resident or not.
+pub fn all() -> Vec<MemorySlice> {
+    slices(&ALL)
+}
+
 /// All large memory. Any kernel may have a pointer to it in its memory: the stand-in does not know which resources are used.
 pub fn all_large() -> Vec<MemorySlice> {
-    let all = ALL_LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+    slices(&ALL_LARGE)
+}
+
+fn slices(list: &Mutex<Vec<Weak<dyn Memory>>>) -> Vec<MemorySlice> {
+    let all = list.lock().unwrap_or_else(PoisonError::into_inner);
     let whole = |memory: Arc<dyn Memory>| MemorySlice { offset: 0, len: memory.len(), memory };
     all.iter().filter_map(Weak::upgrade).map(whole).collect()
 }

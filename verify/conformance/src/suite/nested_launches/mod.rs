@@ -342,7 +342,7 @@ fn breadth_first_search(device: &Device) -> CaseResult {
     let mut queue = LaunchQueue::new(device, 1, 1000, &[&plan, &expand])?;
     let stream = device.stream()?;
     // Dense, sparse with parts that are not reached, and a path of 60 nodes.
-    for (nodes, degree, is_path) in [(20_000_usize, 10_usize, false), (5_000, 1, false), (60, 1, true)] {
+    for (nodes, degree, is_path) in [(100_000_usize, 10_usize, false), (5_000, 1, false), (60, 1, true)] {
         let targets: Vec<u32> = match is_path {
             true => (0..nodes).map(|i| (i as u32 + 1).min(nodes as u32 - 1)).collect(),
             false => random(nodes * degree, 7).iter().map(|v| v % nodes as u32).collect(),

@@ -11,7 +11,7 @@ use elinvar_driver::{Dim3, Error, Fault, Grid, Init, Label, Memory, Result, Stor
 use elinvar_ptx::{Bounds, FaultRecord};
 use parking_lot::Mutex;
 
-use crate::commands::CommandsCheck;
+use crate::commands::{CommandsCheck, CountsCheck};
 use crate::context::{Context, at, void};
 use crate::failure::Failure;
 use crate::memory::CudaMemory;
@@ -69,6 +69,8 @@ enum Meaning {
     Launch(Arc<Bounds>, Option<Arc<Label>>),
     /// The report of an execution of commands.
     Commands(CommandsCheck),
+    /// The report of a launch whose counts are in memory.
+    Counts(CountsCheck),
 }
 
 impl Meaning {
@@ -77,6 +79,7 @@ impl Meaning {
         match self {
             Self::Launch(..) => size_of::<FaultRecord>(),
             Self::Commands(check) => check.bytes(),
+            Self::Counts(_) => CountsCheck::BYTES,
         }
     }
 }
@@ -125,6 +128,17 @@ impl Staging {
         check: CommandsCheck,
     ) -> Result<CUdeviceptr> {
         self.check(chunks, context, stream, Meaning::Commands(check))
+    }
+
+    /// Allocates an empty report of a launch with counts in memory on the device.
+    pub(crate) fn counts_report(
+        &mut self,
+        chunks: &Chunks,
+        context: &Arc<Context>,
+        stream: CUstream,
+        check: CountsCheck,
+    ) -> Result<CUdeviceptr> {
+        self.check(chunks, context, stream, Meaning::Counts(check))
     }
 
     fn check(
@@ -190,7 +204,12 @@ impl Staging {
 
     /// Whether the host must read results before it can issue more: a launch may have failed, or the next launch needs its counts.
     pub(crate) fn has_news(&self) -> bool {
-        !self.checks.is_empty() || self.counts.is_some()
+        self.counts.is_some() || self.checks.iter().any(|check| !matches!(check.meaning, Meaning::Counts(_)))
+    }
+
+    /// Whether the device reports anything.
+    pub(crate) fn has_reports(&self) -> bool {
+        self.counts.is_some() || !self.checks.is_empty()
     }
 
     /// The counts. Must be called after the part has ended.
@@ -207,6 +226,7 @@ impl Staging {
                 let fault = (record.taken != 0).then(|| bounds.fault(&record))?;
                 Some(Error::Fault(Fault { launch: launch.clone(), ..fault }))
             }
+            Meaning::Counts(counts) => counts.fault(self.read::<[u32; 4]>(check.chunk, check.offset)?),
             Meaning::Commands(commands) => {
                 let mut report = vec![0; commands.bytes()];
                 let host = &self.chunks[check.chunk].host;

@@ -20,6 +20,8 @@ use crate::memory::CudaMemory;
 const CHUNK: u64 = 64 << 10;
 /// Alignment of allocations in a chunk, in bytes.
 const ALIGN: u64 = 64;
+/// Maximum number of launches with counts in memory that share a block of reports.
+const COUNTS: usize = 128;
 /// Maximum number of unused chunks that a device keeps.
 const SPARE: usize = 32;
 
@@ -69,8 +71,8 @@ enum Meaning {
     Launch(Arc<Bounds>, Option<Arc<Label>>),
     /// The report of an execution of commands.
     Commands(CommandsCheck),
-    /// The report of a launch whose counts are in memory.
-    Counts(CountsCheck),
+    /// The reports of launches whose counts are in memory, of up to [`COUNTS`].
+    Counts(Vec<CountsCheck>),
 }
 
 impl Meaning {
@@ -79,7 +81,7 @@ impl Meaning {
         match self {
             Self::Launch(..) => size_of::<FaultRecord>(),
             Self::Commands(check) => check.bytes(),
-            Self::Counts(_) => CountsCheck::BYTES,
+            Self::Counts(_) => COUNTS * CountsCheck::BYTES,
         }
     }
 }
@@ -130,7 +132,7 @@ impl Staging {
         self.check(chunks, context, stream, Meaning::Commands(check))
     }
 
-    /// Allocates an empty report of a launch with counts in memory on the device.
+    /// The device address of an empty report of a launch with counts in memory.
     pub(crate) fn counts_report(
         &mut self,
         chunks: &Chunks,
@@ -138,7 +140,17 @@ impl Staging {
         stream: CUstream,
         check: CountsCheck,
     ) -> Result<CUdeviceptr> {
-        self.check(chunks, context, stream, Meaning::Counts(check))
+        let first = match self.checks.last() {
+            Some(Check { chunk, offset, meaning: Meaning::Counts(known) }) if known.len() < COUNTS => {
+                self.chunks[*chunk].device.at(*offset, 0)?
+            }
+            _ => self.check(chunks, context, stream, Meaning::Counts(Vec::new()))?,
+        };
+        let Some(Check { meaning: Meaning::Counts(known), .. }) = self.checks.last_mut() else {
+            return Err(Error::Environment("a report is missing".into()));
+        };
+        known.push(check);
+        Ok(first + ((known.len() - 1) * CountsCheck::BYTES) as u64)
     }
 
     fn check(
@@ -226,7 +238,10 @@ impl Staging {
                 let fault = (record.taken != 0).then(|| bounds.fault(&record))?;
                 Some(Error::Fault(Fault { launch: launch.clone(), ..fault }))
             }
-            Meaning::Counts(counts) => counts.fault(self.read::<[u32; 4]>(check.chunk, check.offset)?),
+            Meaning::Counts(launches) => (0..).zip(launches).find_map(|(at, launch)| {
+                let offset = check.offset + at * CountsCheck::BYTES as u64;
+                launch.fault(self.read::<[u32; 4]>(check.chunk, offset)?)
+            }),
             Meaning::Commands(commands) => {
                 let mut report = vec![0; commands.bytes()];
                 let host = &self.chunks[check.chunk].host;

@@ -16,6 +16,8 @@ use crate::shared::Shared;
 
 /// Size of the report in bytes: a code and three numbers.
 const REPORT_BYTES: usize = 16;
+/// Maximum size of a kernel's parameters in bytes, as in `executor.c`.
+const MOST_PARAMETERS: usize = 952;
 /// Offset of a parameter that the kernel does not have.
 const NOWHERE: u32 = u32::MAX;
 
@@ -38,6 +40,9 @@ impl Encoder<'_> {
         if u64::from(shared) > program.first.most_dynamic {
             return Ok(false);
         }
+        if self.params.len() > MOST_PARAMETERS {
+            return Ok(false);
+        }
         let status = self.staging.counts_report(chunks, context, stream, check)?;
         let at = |parameter: Parameter| {
             let known = offsets.iter().find(|(known, _)| *known == parameter);
@@ -51,13 +56,10 @@ impl Encoder<'_> {
         bytes.u32s(&[at(Parameter::Extent)]);
         bytes.u32s(&[0, 1].map(|d| at(Parameter::Linear(d))));
         bytes.u32s(&[u32::try_from(self.params.len()).unwrap_or(u32::MAX), 0]);
+        let end = bytes.0.len() + MOST_PARAMETERS;
         bytes.0.extend_from_slice(self.params);
-        // The executor copies whole words.
-        bytes.0.resize(bytes.0.len().next_multiple_of(8), 0);
-        let launch = self.staging.copy(chunks, context, stream, &bytes.0)?;
-        let mut params = Bytes::default();
-        params.u64s(&[launch]);
-        self.launch_executor(program.indirect.0, 1, params)?;
+        bytes.0.resize(end, 0);
+        self.launch_executor(program.indirect.0, 1, bytes)?;
         Ok(true)
     }
 }
@@ -68,7 +70,7 @@ pub(crate) struct CountsCheck {
 }
 
 impl CountsCheck {
-    /// Size of the report in bytes.
+    /// Size of a report in bytes.
     pub(crate) const BYTES: usize = REPORT_BYTES;
 
     /// The fault that a report tells of.
@@ -81,7 +83,10 @@ impl CountsCheck {
                 let fault = dispatch.threads_of(Dim3::new(x, y, z)).err();
                 fault.unwrap_or_else(|| dispatch.fault("its counts were changed while it began".into()))
             }
-            code::GRID => dispatch.fault(format!("its counts are more than {} threadgroups", i32::MAX)),
+            code::GRID => {
+                let (counts, most) = (Dim3::new(x, y, z), i32::MAX);
+                dispatch.fault(format!("{counts} threadgroups, read when it began: at most {most} in all"))
+            }
             code::LAUNCH_FAILED => {
                 dispatch.fault(format!("CUDA's device runtime cannot launch it (error {x})"))
             }

@@ -212,6 +212,64 @@ fn kernels_encode_indirect_commands() {
 }
 
 #[test]
+fn indirect_commands_inherit_the_state_of_the_encoder() {
+    autoreleasepool(|_| {
+        let device = device();
+        let source = library(&device, ENCODES).unwrap();
+        let descriptor = MTLComputePipelineDescriptor::new();
+        descriptor.setComputeFunction(source.newFunctionWithName(&NSString::from_str("add")).as_deref());
+        descriptor.setSupportIndirectCommandBuffers(true);
+        let option = MTLPipelineOption::empty();
+        let add =
+            device.newComputePipelineStateWithDescriptor_options_reflection_error(&descriptor, option, None);
+        let add = add.unwrap();
+        let only_sizes = "
+            #include <metal_stdlib>
+            using namespace metal;
+            kernel void encode(constant command_buffer* c [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+                compute_command command(c[0], i + 1);
+                command.concurrent_dispatch_threads(uint3(2 * i + 2, 1, 1), uint3(4, 1, 1));
+            }";
+        let encode = pipeline(&device, only_sizes, "encode");
+        let descriptor = MTLIndirectCommandBufferDescriptor::new();
+        descriptor.setCommandTypes(MTLIndirectCommandType::ConcurrentDispatchThreads);
+        descriptor.setInheritPipelineState(true);
+        assert!(descriptor.inheritBuffers());
+        let commands = unsafe {
+            device.newIndirectCommandBufferWithDescriptor_maxCommandCount_options(&descriptor, 3, SHARED)
+        };
+        let commands = commands.unwrap();
+        let first = unsafe { commands.indirectComputeCommandAtIndex(0) };
+        first.concurrentDispatchThreads_threadsPerThreadgroup(size(7), size(4));
+        // SAFETY: a resource ID is a number of 64 bits.
+        let handle = unsafe { std::mem::transmute::<MTLResourceID, u64>(commands.gpuResourceID()) };
+        let queue = device.newCommandQueue().unwrap();
+        run(&queue, |buffer| {
+            let encoder = buffer.computeCommandEncoder().unwrap();
+            encoder.setComputePipelineState(&encode);
+            unsafe { encoder.setBytes_length_atIndex(NonNull::from(&handle).cast(), 8, 0) };
+            encoder.dispatchThreads_threadsPerThreadgroup(size(2), size(2));
+            encoder.endEncoding();
+        });
+        let (x, y) = (buffer_of(&device, &[0.0; 8]), buffer_of(&device, &[5.0; 12]));
+        run(&queue, |buffer| {
+            let encoder = buffer.computeCommandEncoder().unwrap();
+            encoder.setComputePipelineState(&add);
+            for (buffer, offset, range) in [(&x, 0, 0..3), (&y, 16, 1..3)] {
+                unsafe {
+                    encoder.setBuffer_offset_atIndex(Some(buffer), offset, 0);
+                    let range = NSRange { location: range.start, length: range.len() };
+                    encoder.executeCommandsInBuffer_withRange(&commands, range);
+                }
+            }
+            encoder.endEncoding();
+        });
+        assert_eq!(numbers(&x), [3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.0]);
+        assert_eq!(numbers(&y), [5.0, 5.0, 5.0, 5.0, 7.0, 7.0, 6.0, 6.0, 5.0, 5.0, 5.0, 5.0]);
+    });
+}
+
+#[test]
 fn the_size_of_a_grid_can_come_from_a_buffer() {
     autoreleasepool(|_| {
         let device = device();

@@ -124,6 +124,7 @@ fn faults_name_the_command(device: &Device) -> CaseResult {
             .checked_kernel(&add)?
             .buffer(0, part)?
             .buffer(1, 1_u32)?
+            .barrier()
             .dispatch_threads(threads, 32)?;
     }
     let stream = device.stream()?;
@@ -139,6 +140,7 @@ fn faults_name_the_command(device: &Device) -> CaseResult {
         .checked_kernel(&add)?
         .buffer(0, x.slice_mut(40..64)?)?
         .buffer(1, 1_u32)?
+        .barrier()
         .dispatch_threads(25, 32)?;
     let ended = stream.execute_checked(&commands.execution(0..3).uses((&mut x,)).labeled("pass", 7))?.wait();
     let Err(Error::Fault(fault)) = ended else { panic!("{ended:?}") };

@@ -340,6 +340,7 @@ fn inherited_buffers(device: &Device) -> CaseResult {
                            uint i [[thread_position_in_grid]]) { if (none == nullptr && zero == 0) x[i] ^= 0xff; }
         kernel void encode(constant Commands& c, uint i [[thread_position_in_grid]]) {
             compute_command command(c.commands, i);
+            command.set_barrier();
             command.set_compute_pipeline_state(i < 3 ? c.first : c.second);
             command.concurrent_dispatch_threads(uint3(20 + i, 1, 1), uint3(16, 1, 1));
         }

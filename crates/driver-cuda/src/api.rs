@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUlaunchConfig,
-    CUmemAccessDesc, CUmemAllocationProp, CUmodule, CUstream,
+    CUlinkState, CUmemAccessDesc, CUmemAllocationProp, CUmodule, CUstream,
 };
 
 use crate::failure::Failure;
@@ -116,6 +116,17 @@ api! {
         module: *mut CUmodule, image: *const c_void, count: u32, options: *mut u32, values: *mut *mut c_void,
     );
     unload_module = "cuModuleUnload"(module: CUmodule);
+    variable = "cuModuleGetGlobal_v2"(address: *mut CUdeviceptr, bytes: *mut usize, module: CUmodule, name: *const c_char);
+    link_create = "cuLinkCreate_v2"(count: u32, options: *mut u32, values: *mut *mut c_void, state: *mut CUlinkState);
+    link_data = "cuLinkAddData_v2"(
+        state: CUlinkState, kind: u32, data: *mut c_void, bytes: usize, name: *const c_char, count: u32, options: *mut u32,
+        values: *mut *mut c_void,
+    );
+    link_file = "cuLinkAddFile_v2"(
+        state: CUlinkState, kind: u32, path: *const c_char, count: u32, options: *mut u32, values: *mut *mut c_void,
+    );
+    link_complete = "cuLinkComplete"(state: CUlinkState, cubin: *mut *mut c_void, bytes: *mut usize);
+    link_destroy = "cuLinkDestroy"(state: CUlinkState);
     function = "cuModuleGetFunction"(function: *mut CUfunction, module: CUmodule, name: *const c_char);
     function_attribute = "cuFuncGetAttribute"(value: *mut i32, attribute: u32, function: CUfunction);
     set_function_attribute = "cuFuncSetAttribute"(function: CUfunction, attribute: u32, value: i32);

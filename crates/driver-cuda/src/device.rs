@@ -14,6 +14,7 @@ use elinvar_ptx::Target;
 use crate::api::{Api, Version, api};
 use crate::caps::{attribute, capability, caps, details};
 use crate::clock::now_ns;
+use crate::commands;
 use crate::context::Context;
 use crate::failure::{Failure, code};
 use crate::library::CudaLibrary;
@@ -178,6 +179,9 @@ unsafe impl Device for CudaDevice {
             details.push(("driver for CUDA", Version(version).to_string()));
         }
         details.extend(self.shared.libraries.details());
+        let runtime = self.shared.device_runtime.as_ref();
+        let runtime = runtime.map_or_else(Clone::clone, |path| path.display().to_string());
+        details.push(("device runtime", runtime));
         if let Some(celsius) = self.sensor.as_ref().and_then(Sensor::celsius) {
             details.push(("temperature", format!("{celsius} °C")));
         }
@@ -218,6 +222,14 @@ unsafe impl Device for CudaDevice {
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         let priority = self.priority(priority)?;
         Ok(Arc::new(Stream::new(&self.shared, priority)?))
+    }
+
+    fn expect_executes_commands(&self) -> Result<()> {
+        commands::expect_device_runtime(&self.shared, "indirect command buffers").map(drop)
+    }
+
+    fn expect_nested_launches(&self) -> Result<()> {
+        commands::expect_device_runtime(&self.shared, "kernels that launch kernels").map(drop)
     }
 
     /// A stream: a resident kernel polls memory of the host, and sleeps between polls.

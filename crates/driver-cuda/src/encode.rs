@@ -1,6 +1,5 @@
 //! Translation of commands to driver API calls: the one `match` on [`Command`].
 
-use std::any::Any;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUstream;
@@ -39,6 +38,8 @@ impl Encoder<'_> {
     pub(crate) fn encode(&mut self, command: &Command) -> Result<Step> {
         match command {
             Command::Dispatch(dispatch) => self.dispatch(dispatch),
+            Command::ExecuteCommands(execution) => self.execute(execution).map(|()| Step::Work),
+            Command::LaunchNested(nested) => self.launch_nested(nested),
             Command::Copy { source, target } => self.copy(source, target).map(|()| Step::Work),
             Command::Fill { target, pattern } => self.fill(target, pattern).map(|()| Step::Work),
             Command::Primitive { primitive, operands } => {
@@ -49,7 +50,7 @@ impl Encoder<'_> {
         }
     }
 
-    fn dispatch(&mut self, dispatch: &Dispatch) -> Result<Step> {
+    pub(crate) fn dispatch(&mut self, dispatch: &Dispatch) -> Result<Step> {
         let threads = match (&dispatch.grid, self.counts.take()) {
             (Grid::Threads(threads), _) => *threads,
             (Grid::Indirect(_), Some(counts)) => dispatch.threads_of(counts)?,
@@ -90,9 +91,5 @@ impl Encoder<'_> {
 
 /// The pipeline of a launch, after checking that it belongs to this driver.
 pub(crate) fn pipeline(dispatch: &Dispatch) -> Result<&CudaPipeline> {
-    let pipeline: &dyn Any = &*dispatch.pipeline;
-    pipeline.downcast_ref().ok_or_else(|| {
-        let name = &dispatch.pipeline.signature().name;
-        Error::invalid(format!("kernel `{name}` was not compiled by the CUDA driver"))
-    })
+    CudaPipeline::of(&*dispatch.pipeline)
 }

@@ -27,7 +27,7 @@ use crate::staging::{Chunks, Staging};
 /// CUDA's maximum grid size: along x, and along y and z.
 const MOST_GROUPS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 /// Dynamic shared memory in bytes that a launch may use without opting in to more.
-const ORDINARY_SHARED: u64 = 48 << 10;
+pub(crate) const ORDINARY_SHARED: u64 = 48 << 10;
 /// Size of the buffer for the compiler's log, in bytes.
 const LOG: usize = 8 << 10;
 /// Registers per thread at which a multiprocessor reaches full occupancy. The driver's compiler limits registers to this number, even if loads

@@ -30,6 +30,7 @@ mod apart;
 mod api;
 mod caps;
 mod clock;
+mod commands;
 mod context;
 mod cooperative;
 mod device;

@@ -13,7 +13,6 @@ use elinvar_ptx::Target;
 use parking_lot::Mutex;
 
 use crate::context::Context;
-use crate::function::Function;
 use crate::log::DeviceLog;
 use crate::pipeline::CudaPipeline;
 
@@ -42,7 +41,7 @@ impl CudaLibrary {
         if let Some(lost) = self.context.lost() {
             return Err(lost.clone());
         }
-        let (context, log, code) = (self.context.clone(), self.log.clone(), self.code.clone());
+        let (log, code) = (self.log.clone(), self.code.clone());
         let (kernel, options) = (kernel.to_owned(), options.clone());
         let checks = (code.clone(), kernel.clone(), options.clone());
         // Of all variants.
@@ -50,11 +49,10 @@ impl CudaLibrary {
         let make = move |constants| {
             let ptx = code.kernel(&kernel, &options, constants)?;
             let log = logs.get_or_init(|| log.kernel(&ptx.signature)).clone()?;
-            let function = Function::load(&context, log, &ptx)?;
-            Ok((ptx.signature, function))
+            Ok((ptx, log))
         };
         let check = move |group| checks.0.check_group(&checks.1, &checks.2, group);
-        CudaPipeline::new(self.max_size, Box::new(make), Box::new(check))
+        CudaPipeline::new(&self.context, self.max_size, Box::new(make), Box::new(check))
     }
 }
 

@@ -1,22 +1,29 @@
 //! Pipelines: a kernel's function, and its variant for launches that bind a buffer to an argument that is passed by value.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use elinvar_driver::{Binding, Dim3, Error, LogKernel, Pipeline, Result, Signature};
-use elinvar_ptx::{Argument, Constants, Parameter};
+use elinvar_ptx::{Argument, Constants, Parameter, Ptx};
 use parking_lot::{Mutex, RwLock};
 
+use crate::context::Context;
 use crate::function::Function;
+use crate::log::KernelLog;
 
-/// Compiles a kernel's function.
-pub(crate) type Make = Box<dyn Fn(Constants) -> Result<(Signature, Function)> + Send + Sync>;
+/// A kernel's code, and its log calls, if it has any.
+pub(crate) type Code = (Ptx, Option<Arc<KernelLog>>);
+
+/// Compiles a kernel to PTX.
+pub(crate) type Make = Box<dyn Fn(Constants) -> Result<Code> + Send + Sync>;
 
 /// Rejects threadgroup sizes for which not all threads reach a barrier.
 pub(crate) type Check = Box<dyn Fn(Dim3) -> Result<()> + Send + Sync>;
 
 /// A kernel that can be launched.
 pub(crate) struct CudaPipeline {
+    context: Arc<Context>,
     signature: Signature,
     max_threads: u32,
     max_size: Dim3,
@@ -33,8 +40,9 @@ pub(crate) struct CudaPipeline {
 }
 
 impl CudaPipeline {
-    pub(crate) fn new(max_size: Dim3, make: Make, check: Check) -> Result<Self> {
-        let (signature, function) = make(Constants::Values)?;
+    pub(crate) fn new(context: &Arc<Context>, max_size: Dim3, make: Make, check: Check) -> Result<Self> {
+        let (ptx, log) = make(Constants::Values)?;
+        let (signature, function) = (ptx.signature.clone(), Function::load(context, log, &ptx)?);
         let own = signature.max_threads_per_threadgroup.unwrap_or(u32::MAX);
         let max_threads = own.min(function.max_threads());
         let value = |parameter: &Parameter| match parameter {
@@ -44,7 +52,20 @@ impl CudaPipeline {
         let values = function.parameters().iter().filter_map(value).collect();
         let (function, twin, making) = (Arc::new(function), OnceLock::new(), Mutex::new(()));
         let checked = RwLock::default();
-        Ok(Self { signature, max_threads, max_size, function, values, twin, making, make, check, checked })
+        let context = context.clone();
+        Ok(Self {
+            context,
+            signature,
+            max_threads,
+            max_size,
+            function,
+            values,
+            twin,
+            making,
+            make,
+            check,
+            checked,
+        })
     }
 
     /// The function variant for these bindings.
@@ -58,8 +79,28 @@ impl CudaPipeline {
         if let Some(twin) = self.twin.get() {
             return Ok(twin);
         }
-        let (_, twin) = (self.make)(Constants::Addresses)?;
+        let (ptx, log) = self.code(Constants::Addresses)?;
+        let twin = Function::load(&self.context, log, &ptx)?;
         Ok(self.twin.get_or_init(|| Arc::new(twin)))
+    }
+
+    /// The pipeline, after checking that it belongs to this driver.
+    pub(crate) fn of(pipeline: &dyn Pipeline) -> Result<&Self> {
+        let any: &dyn Any = pipeline;
+        any.downcast_ref().ok_or_else(|| {
+            let name = &pipeline.signature().name;
+            Error::invalid(format!("kernel `{name}` was not compiled by the CUDA driver"))
+        })
+    }
+
+    /// Its code.
+    pub(crate) fn code(&self, constants: Constants) -> Result<Code> {
+        (self.make)(constants)
+    }
+
+    /// Largest threadgroup along each dimension.
+    pub(crate) fn max_size(&self) -> Dim3 {
+        self.max_size
     }
 }
 

@@ -24,6 +24,7 @@ use elinvar_driver::{Command, Dim3, Error, Event, PromisedTimeline, Result};
 use parking_lot::Mutex;
 
 use crate::clock::now_ns;
+use crate::commands;
 use crate::context::{DeviceEvent, Handle};
 use crate::cooperative::GridCounter;
 use crate::encode::{Encoder, Step, pipeline};
@@ -236,8 +237,20 @@ unsafe impl Backend for Stream {
         }
         // Binding may require another variant of the kernel, which must be compiled.
         for command in commands {
-            if let Command::Dispatch(dispatch) = command {
-                pipeline(dispatch)?.function(&dispatch.bindings)?;
+            match command {
+                Command::Dispatch(dispatch) => {
+                    pipeline(dispatch)?.function(&dispatch.bindings)?;
+                }
+                Command::ExecuteCommands(execution) => {
+                    let _current = self.shared.context.enter()?;
+                    commands::program(&self.shared, execution)?;
+                }
+                Command::LaunchNested(nested) => {
+                    pipeline(&nested.root)?.function(&nested.root.bindings)?;
+                    let _current = self.shared.context.enter()?;
+                    commands::program(&self.shared, &nested.children)?;
+                }
+                _ => {}
             }
         }
         Ok(())

@@ -1,12 +1,14 @@
 //! State shared by the queues of a device, and the handling of a destroyed context.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use elinvar_cache::Cache;
-use elinvar_driver::{Command, Error, Fault, Label, Result};
+use elinvar_driver::{Command, Error, Fault, Label, Pipeline, Result};
 use parking_lot::Mutex;
 
 use crate::clock::Clock;
+use crate::commands::{self, Programs};
 use crate::context::Context;
 use crate::failure::{Extent, Failure};
 use crate::libraries::Libraries;
@@ -22,6 +24,9 @@ pub(crate) struct Shared {
     pub(crate) chunks: Chunks,
     pub(crate) replays: Replays,
     pub(crate) libraries: Libraries,
+    pub(crate) programs: Programs,
+    /// CUDA's device runtime, or why it was not found.
+    pub(crate) device_runtime: Result<PathBuf, String>,
     pub(crate) poller: Arc<Poller>,
     pub(crate) queues: Mutex<Vec<Weak<Submissions>>>,
 }
@@ -38,8 +43,19 @@ impl Shared {
         let clock = Clock::new(&context)?;
         let libraries = Libraries::find(&context, cache);
         let poller = Poller::start(&context.name)?;
-        let (chunks, replays) = (Chunks::default(), Replays::default());
-        Ok(Arc::new(Self { context, clock, chunks, replays, libraries, poller, queues: Mutex::default() }))
+        let (chunks, replays, programs) = (Chunks::default(), Replays::default(), Programs::default());
+        let (device_runtime, queues) = (commands::device_runtime(), Mutex::default());
+        Ok(Arc::new(Self {
+            context,
+            clock,
+            chunks,
+            replays,
+            libraries,
+            programs,
+            device_runtime,
+            poller,
+            queues,
+        }))
     }
 
     /// Registers a queue, and removes dropped ones.
@@ -95,13 +111,22 @@ impl Drop for Shared {
 }
 
 fn launches(commands: &Arc<[Command]>) -> Vec<Suspect> {
-    let suspect = |command: &Command| match command {
-        Command::Dispatch(dispatch) => Some(Suspect {
-            commands: commands.clone(),
-            kernel: dispatch.pipeline.signature().name.clone(),
-            launch: dispatch.label.clone(),
-        }),
-        _ => None,
+    let suspect = |pipeline: &Arc<dyn Pipeline>, launch: &Option<Arc<Label>>| Suspect {
+        commands: commands.clone(),
+        kernel: pipeline.signature().name.clone(),
+        launch: launch.clone(),
     };
-    commands.iter().filter_map(suspect).collect()
+    let suspects = |command: &Command| match command {
+        Command::Dispatch(dispatch) => vec![suspect(&dispatch.pipeline, &dispatch.label)],
+        Command::ExecuteCommands(execution) => {
+            execution.kernels().map(|pipeline| suspect(pipeline, &execution.label)).collect()
+        }
+        Command::LaunchNested(nested) => {
+            let root = std::iter::once(&nested.root.pipeline);
+            let kernels = root.chain(nested.children.kernels());
+            kernels.map(|pipeline| suspect(pipeline, &nested.root.label)).collect()
+        }
+        _ => Vec::new(),
+    };
+    commands.iter().flat_map(suspects).collect()
 }

@@ -11,6 +11,7 @@ use elinvar_driver::{Dim3, Error, Fault, Grid, Init, Label, Memory, Result, Stor
 use elinvar_ptx::{Bounds, FaultRecord};
 use parking_lot::Mutex;
 
+use crate::commands::CommandsCheck;
 use crate::context::{Context, at, void};
 use crate::failure::Failure;
 use crate::memory::CudaMemory;
@@ -56,12 +57,28 @@ pub(crate) struct Staging {
     counts: Option<(usize, u64)>,
 }
 
-/// The fault record of a launch.
+/// What the device reports of a launch, or of an execution of commands.
 struct Check {
     chunk: usize,
     offset: u64,
-    bounds: Arc<Bounds>,
-    launch: Option<Arc<Label>>,
+    meaning: Meaning,
+}
+
+enum Meaning {
+    /// A fault record.
+    Launch(Arc<Bounds>, Option<Arc<Label>>),
+    /// The report of an execution of commands.
+    Commands(CommandsCheck),
+}
+
+impl Meaning {
+    /// Size in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Launch(..) => size_of::<FaultRecord>(),
+            Self::Commands(check) => check.bytes(),
+        }
+    }
 }
 
 impl Staging {
@@ -96,11 +113,43 @@ impl Staging {
         bounds: &Arc<Bounds>,
         launch: Option<&Arc<Label>>,
     ) -> Result<CUdeviceptr> {
-        let address = self.copy(chunks, context, stream, &[0; size_of::<FaultRecord>()])?;
+        self.check(chunks, context, stream, Meaning::Launch(bounds.clone(), launch.cloned()))
+    }
+
+    /// Allocates an empty report of an execution of commands on the device.
+    pub(crate) fn report(
+        &mut self,
+        chunks: &Chunks,
+        context: &Arc<Context>,
+        stream: CUstream,
+        check: CommandsCheck,
+    ) -> Result<CUdeviceptr> {
+        self.check(chunks, context, stream, Meaning::Commands(check))
+    }
+
+    fn check(
+        &mut self,
+        chunks: &Chunks,
+        context: &Arc<Context>,
+        stream: CUstream,
+        meaning: Meaning,
+    ) -> Result<CUdeviceptr> {
+        let address = self.copy(chunks, context, stream, &vec![0; meaning.bytes()])?;
         let chunk = self.chunks.len() - 1;
         let offset = address - self.chunks[chunk].device.at(0, 0)?;
-        self.checks.push(Check { chunk, offset, bounds: bounds.clone(), launch: launch.cloned() });
+        self.checks.push(Check { chunk, offset, meaning });
         Ok(address)
+    }
+
+    /// Number of reports.
+    pub(crate) fn checks(&self) -> usize {
+        self.checks.len()
+    }
+
+    /// Device address of the first report behind so many, if there is one.
+    pub(crate) fn check_behind(&self, count: usize) -> Result<Option<CUdeviceptr>> {
+        let check = self.checks.get(count);
+        check.map(|check| self.chunks[check.chunk].device.at(check.offset, 0)).transpose()
     }
 
     /// Copies the counts of an indirect launch to the host, in stream order. The context must be current.
@@ -130,7 +179,7 @@ impl Staging {
             let to = void(first.wrapping_add(check.offset as usize));
             let from = device.at(0, 0).map_or(0, |first| at(first, check.offset));
             // SAFETY: both are locations of the record, made by `record`.
-            unsafe { context.api.copy_to_host(to, from, size_of::<FaultRecord>(), stream) }
+            unsafe { context.api.copy_to_host(to, from, check.meaning.bytes(), stream) }
         })
     }
 
@@ -150,11 +199,21 @@ impl Staging {
     }
 
     /// The first recorded fault. Must be called after the part has ended.
+    #[allow(unsafe_code)] // reads what the device wrote
     pub(crate) fn fault(&self) -> Option<Error> {
-        self.checks.iter().find_map(|check| {
-            let record = self.read::<FaultRecord>(check.chunk, check.offset)?;
-            let fault = (record.taken != 0).then(|| check.bounds.fault(&record))?;
-            Some(Error::Fault(Fault { launch: check.launch.clone(), ..fault }))
+        self.checks.iter().find_map(|check| match &check.meaning {
+            Meaning::Launch(bounds, launch) => {
+                let record = self.read::<FaultRecord>(check.chunk, check.offset)?;
+                let fault = (record.taken != 0).then(|| bounds.fault(&record))?;
+                Some(Error::Fault(Fault { launch: launch.clone(), ..fault }))
+            }
+            Meaning::Commands(commands) => {
+                let mut report = vec![0; commands.bytes()];
+                let host = &self.chunks[check.chunk].host;
+                // SAFETY: the device has written the report and nothing writes it any more.
+                unsafe { host.read(check.offset, &mut report) }.ok()?;
+                commands.fault(&report)
+            }
         })
     }
 

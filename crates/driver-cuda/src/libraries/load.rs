@@ -108,12 +108,17 @@ pub(super) fn symbol<F: Copy>(library: &libloading::Library, path: &Path, name: 
 
 /// Searches for a library, `cublasLt` for instance, of one of these major versions; earlier ones are preferred.
 pub(super) fn find(name: &str, majors: &[i32]) -> Result<PathBuf, String> {
+    let files: Vec<String> = majors.iter().map(|major| format!("lib{name}.so.{major}")).collect();
+    find_file(&files)
+}
+
+/// Searches for a file of CUDA by its names; earlier ones are preferred.
+pub(crate) fn find_file(files: &[String]) -> Result<PathBuf, String> {
     let only = env::var_os(FOLDERS);
     let folders = match &only {
         Some(folders) => env::split_paths(folders).filter(|folder| !folder.as_os_str().is_empty()).collect(),
         None => usual_folders(),
     };
-    let files: Vec<String> = majors.iter().map(|major| format!("lib{name}.so.{major}")).collect();
     // The preferred version in any folder comes before other versions.
     let all = files.iter().flat_map(|file| folders.iter().map(move |folder| folder.join(file)));
     all.into_iter().find(|path| path.is_file()).ok_or_else(|| {
@@ -132,7 +137,10 @@ fn usual_folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     folders.extend(env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths));
     let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
-    folders.extend(toolkits.chain(["/usr/local/cuda".into()]).map(|toolkit| toolkit.join("lib64")));
+    let toolkits =
+        toolkits.chain(["/usr/local/cuda".into()]).chain(entries(Path::new("/usr/local"), "cuda-"));
+    let target = format!("targets/{}-linux/lib", env::consts::ARCH);
+    folders.extend(toolkits.flat_map(|toolkit| ["lib64", &target].map(|folder| toolkit.join(folder))));
     let triple = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
     folders.extend([triple.as_str(), "/usr/lib64", "/usr/lib"].map(PathBuf::from));
     let home = env::var_os("HOME").map(|home| Path::new(&home).join(".local"));

@@ -20,6 +20,7 @@ use elinvar_driver::{Error, Init, MemorySlice, Primitive, PrimitiveKind, Primiti
 use self::algorithms::Algorithms;
 use self::blas::{Blas, Operands};
 use self::dnn::{Dnn, Handle};
+pub(crate) use self::load::find_file;
 use self::load::{Status, find};
 use crate::context::Context;
 use crate::function::address;

@@ -342,6 +342,7 @@ fn inherited_buffers(device: &Device) -> CaseResult {
             compute_command command(c.commands, i);
             command.set_barrier();
             command.set_compute_pipeline_state(i < 3 ? c.first : c.second);
+            command.set_barrier();
             command.concurrent_dispatch_threads(uint3(20 + i, 1, 1), uint3(16, 1, 1));
         }
         kernel void wrong(constant Commands& c, device uint* x) {

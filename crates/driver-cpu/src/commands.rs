@@ -1,16 +1,17 @@
 //! Execution of commands in memory ([`ExecuteCommands`]) and of launches that kernels enqueue ([`NestedLaunch`]): each record becomes a
 //! dispatch.
 //!
-//! Commands run in order, each after the one before it, so that every command has the effect of a barrier. So do the launches of a level.
+//! Commands between two barriers run as one [`Batch`], and so do the launches of a level.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use elinvar_driver::{
-    CommandHeader, CommandRange, CommandRecord, Dispatch, Error, ExecuteCommands, Fault, MemorySlice,
-    NestedLaunch, QueueHeader, Result,
+    CommandHeader, CommandRange, CommandRecord, ExecuteCommands, MemorySlice, NestedLaunch, QueueHeader,
+    Result,
 };
 
+use crate::batch::Batch;
 use crate::encode;
 use crate::pool::Worker;
 use crate::stop::Stop;
@@ -33,17 +34,30 @@ pub(crate) fn execute(execution: &ExecuteCommands, stop: &Arc<Stop>, worker: &mu
 fn run(execution: &ExecuteCommands, range: Range<u32>, stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
     let used = execution.used_ranges()?;
     let Some(mut dispatch) = execution.dispatch() else { return Ok(()) };
-    for index in range {
+    let place = |[index, _]: [u32; 2]| format!("command {index}");
+    let mut batch = Batch::default();
+    let mut add = |index: u32, batch: &mut Batch, worker: &mut Worker| {
         stop.check()?;
-        // A copy: the kernels that run may change it.
         let offset = ExecuteCommands::offset(index);
-        let record = read::<CommandRecord>(&execution.commands, offset, CommandRecord::BYTES)?;
+        // A copy: the kernels that run may change it.
+        let read = || read::<CommandRecord>(&execution.commands, offset, CommandRecord::BYTES);
+        let mut record = read()?;
+        if record.flags & CommandRecord::BARRIER != 0 {
+            batch.run(worker, place)?;
+            record = read()?;
+        }
         if execution.decode(index, &record, &used, &mut dispatch)? {
             dispatch.prepare()?;
-            launch(&dispatch, stop, worker).map_err(|error| within(error, || format!("command {index}")))?;
+            batch.push(&dispatch, [index, 0], (stop, worker), place)?;
+        }
+        Ok(())
+    };
+    for index in range {
+        if let Err(error) = add(index, &mut batch, worker) {
+            return Err(encode::named(batch.run_before(error, worker, place), &execution.label));
         }
     }
-    Ok(())
+    batch.run(worker, place).map_err(|error| encode::named(error, &execution.label))
 }
 
 /// Launches a kernel, and the launches that it enqueues, level by level.
@@ -56,9 +70,10 @@ pub(crate) fn execute_nested(nested: &NestedLaunch, stop: &Arc<Stop>, worker: &m
         |half, tickets| write(queue, QueueHeader::STATE.start, &NestedLaunch::state(half, tickets));
     let used = children.used_ranges()?;
     set_state(0, [0, 0])?;
-    launch(&nested.root, stop, worker)?;
+    encode::launch_one(&nested.root, stop, worker)?;
     let Some(mut dispatch) = children.dispatch() else { return Ok(()) };
     let (mut level, mut half) = (0, 0);
+    let mut batch = Batch::default();
     loop {
         let state = header()?;
         nested.expect_room(&state, half)?;
@@ -76,32 +91,23 @@ pub(crate) fn execute_nested(nested: &NestedLaunch, stop: &Arc<Stop>, worker: &m
         level += 1;
         let next = 1 - half;
         set_state(next, [0, 0])?;
-        for index in 0..count {
+        let place = |[index, parent]: [u32; 2]| nested.place(level, index, parent);
+        let mut add = |index: u32, batch: &mut Batch, worker: &mut Worker| {
             stop.check()?;
-            // A copy: the kernels that run may change it.
             let record = record(index)?;
             if nested.decode((level, index), &record, &used, &mut dispatch)? {
                 dispatch.prepare()?;
-                launch(&dispatch, stop, worker)
-                    .map_err(|error| within(error, || nested.place(level, index, &record)))?;
-                nested.expect_room(&header()?, next)?;
+                batch.push(&dispatch, [index, record.parent], (stop, worker), place)?;
+            }
+            Ok(())
+        };
+        for index in 0..count {
+            if let Err(error) = add(index, &mut batch, worker) {
+                return Err(encode::named(batch.run_before(error, worker, place), &nested.root.label));
             }
         }
+        batch.run(worker, place).map_err(|error| encode::named(error, &nested.root.label))?;
         half = next;
-    }
-}
-
-fn launch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
-    encode::dispatch(dispatch, stop, worker).map_err(|error| encode::named(error, dispatch))
-}
-
-/// Adds a place to a fault.
-fn within(error: Error, place: impl FnOnce() -> String) -> Error {
-    match error {
-        Error::Fault(fault) => {
-            Error::Fault(Fault { message: format!("{}: {}", place(), fault.message), ..fault })
-        }
-        error => error,
     }
 }
 

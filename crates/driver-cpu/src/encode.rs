@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Binding, Command, Dim3, Dispatch, Error, Fault, Grid, LogKernel, MemorySlice, Pipeline as _, Primitive,
-    Result,
+    Binding, Command, Dim3, Dispatch, Error, Fault, Grid, Label, LogKernel, MemorySlice, Pipeline as _,
+    Primitive, Result,
 };
 use elinvar_spmd::bounds::FaultRecord;
 
@@ -32,7 +32,7 @@ use crate::stop::Stop;
 /// Alignment of an argument's threadgroup memory, in bytes.
 const THREADGROUP_ALIGN: u64 = 16;
 /// Maximum number of threadgroups of a dispatch. Below it, no counter overflows.
-const MAX_GROUPS: u128 = 1 << 62;
+pub(crate) const MAX_GROUPS: u128 = 1 << 62;
 /// Approximate size of the block in which a fill repeats its pattern, in bytes.
 const FILL_BLOCK: usize = 4096;
 
@@ -41,9 +41,7 @@ pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -
     for command in commands {
         stop.check()?;
         match command {
-            Command::Dispatch(launch) => {
-                dispatch(launch, stop, worker).map_err(|error| named(error, launch))?
-            }
+            Command::Dispatch(launch) => launch_one(launch, stop, worker)?,
             Command::LaunchNested(nested) => commands::execute_nested(nested, stop, worker)?,
             Command::ExecuteCommands(execution) => commands::execute(execution, stop, worker)?,
             Command::Copy { source, target } => copy(source, target)?,
@@ -55,15 +53,31 @@ pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -
     Ok(())
 }
 
-/// Adds the launch's name to a fault.
-pub(crate) fn named(error: Error, dispatch: &Dispatch) -> Error {
+/// Executes a dispatch. A fault has the launch's label.
+pub(crate) fn launch_one(launch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
+    dispatch(launch, stop, worker).map_err(|error| named(error, &launch.label))
+}
+
+/// Adds the launch's label to a fault.
+pub(crate) fn named(error: Error, label: &Option<Arc<Label>>) -> Error {
     match error {
-        Error::Fault(fault) => Error::Fault(Fault { launch: dispatch.label.clone(), ..fault }),
+        Error::Fault(fault) => Error::Fault(Fault { launch: label.clone(), ..fault }),
         error => error,
     }
 }
 
-pub(crate) fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
+/// What a dispatch runs.
+pub(crate) struct Plan<'d> {
+    pub(crate) pipeline: &'d CpuPipeline,
+    pub(crate) kernel: Arc<CompiledKernel>,
+    pub(crate) threads: Dim3,
+    /// Number of threadgroups, at least 1 and below [`MAX_GROUPS`].
+    pub(crate) total: u64,
+    pub(crate) largest: u64,
+}
+
+/// The code and the size of a dispatch, which is prepared; `None` if nothing runs.
+pub(crate) fn plan(dispatch: &Dispatch) -> Result<Option<Plan<'_>>> {
     let pipeline: &dyn Any = &*dispatch.pipeline;
     let pipeline = pipeline.downcast_ref::<CpuPipeline>().ok_or_else(|| {
         Error::invalid(format!(
@@ -71,12 +85,6 @@ pub(crate) fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worke
             dispatch.pipeline.signature().name
         ))
     })?;
-    if pipeline.signature().inbox().is_some() && worker.resident.is_none() {
-        let name = &pipeline.signature().name;
-        return Err(Error::Environment(format!(
-            "kernel `{name}`: cannot start a thread for a resident kernel"
-        )));
-    }
     let largest = dispatch.largest_memory();
     let kernel = pipeline.kernel(dispatch.group, largest)?;
     let threads = match &dispatch.grid {
@@ -84,22 +92,37 @@ pub(crate) fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worke
         Grid::Indirect(counts) => dispatch.threads_of(read_counts(counts)?)?,
     };
     let groups = threads.div_ceil(dispatch.group);
-    let total = match groups.volume() {
-        0 => return Ok(()),
+    match groups.volume() {
+        0 => Ok(None),
         // Fits: MAX_GROUPS is below 2^64.
-        total @ 1..MAX_GROUPS => total as u64,
+        total @ 1..MAX_GROUPS => Ok(Some(Plan { pipeline, kernel, threads, total: total as u64, largest })),
         _ => {
             let (name, most) = (&kernel.name, MAX_GROUPS);
-            return Err(Error::invalid(format!(
-                "kernel `{name}`: {groups} threadgroups: less than {most} in all"
-            )));
+            Err(Error::invalid(format!("kernel `{name}`: {groups} threadgroups: less than {most} in all")))
         }
+    }
+}
+
+/// Target duration of a range of a kernel's threadgroups.
+pub(crate) fn range_ns(kernel: &CompiledKernel) -> u64 {
+    if kernel.private_counters { COUNTING_NS } else { RANGE_NS }
+}
+
+fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
+    let Some(Plan { pipeline, kernel, threads, total, largest }) = plan(dispatch)? else {
+        return Ok(());
     };
+    if pipeline.signature().inbox().is_some() && worker.resident.is_none() {
+        let name = &pipeline.signature().name;
+        return Err(Error::Environment(format!(
+            "kernel `{name}`: cannot start a thread for a resident kernel"
+        )));
+    }
     let demand = Demand {
         groups: total,
         group_ns: kernel.group_ns.load(Ordering::Relaxed),
         ascending: kernel.ascending,
-        range_ns: if kernel.private_counters { COUNTING_NS } else { RANGE_NS },
+        range_ns: range_ns(&kernel),
     };
     // A helper of the previous dispatch may not have dropped it yet.
     let mut running = worker.spare.take().unwrap_or_default();
@@ -129,9 +152,7 @@ pub(crate) fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worke
         (worker.run(&running, demand)?, running.end())
     };
     if let Some(unused) = Arc::get_mut(&mut running) {
-        unused.kernel = None;
-        unused.suspended = None;
-        unused.stop = None;
+        unused.release();
         worker.spare = Some(running);
     }
     ended?;
@@ -167,6 +188,16 @@ fn compute(
         Primitive::MatVec(p) => product::multiply(&p.as_mat_mul(), operands, stop, worker),
         Primitive::Convolution(p) => product::convolve(p, operands, stop, worker),
         other => Err(Error::unsupported(format!("the CPU driver has no {}", other.kind().name()))),
+    }
+}
+
+/// Adds a place to a fault.
+pub(crate) fn within(error: Error, place: impl FnOnce() -> String) -> Error {
+    match error {
+        Error::Fault(fault) => {
+            Error::Fault(Fault { message: format!("{}: {}", place(), fault.message), ..fault })
+        }
+        error => error,
     }
 }
 
@@ -211,7 +242,14 @@ unsafe impl Send for Running {}
 unsafe impl Sync for Running {}
 
 impl Running {
-    fn set(
+    /// Lets go of what it refers to, after a dispatch.
+    pub(crate) fn release(&mut self) {
+        self.kernel = None;
+        self.suspended = None;
+        self.stop = None;
+    }
+
+    pub(crate) fn set(
         &mut self,
         dispatch: &Dispatch,
         threads: Dim3,
@@ -270,7 +308,7 @@ impl Running {
     }
 
     /// The result. Must be called after all threadgroups have ended.
-    fn end(&self) -> Result<()> {
+    pub(crate) fn end(&self) -> Result<()> {
         self.failure.lock().take().map_or_else(|| self.expect_in_bounds(), Err)
     }
 

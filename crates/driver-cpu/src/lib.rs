@@ -20,6 +20,7 @@
 //! reported (`crash`).
 #![warn(missing_docs)]
 
+mod batch;
 mod commands;
 mod cooperative;
 mod crash;

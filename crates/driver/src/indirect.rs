@@ -439,19 +439,20 @@ impl<'a> UsedRanges<'a> {
         Ok(Self { ranges })
     }
 
-    /// The memory from an address to the end of the range that it is in.
-    pub fn find(&self, address: u64) -> Option<(MemorySlice, Access)> {
+    /// The memory from an address to the end of the range that it is in, and how it may be accessed: as wanted, if one of the ranges allows it.
+    pub fn find(&self, address: u64, wanted: Access) -> Option<(MemorySlice, Access)> {
         let end = self.ranges.partition_point(|(first, _)| *first <= address);
         // Ranges may overlap, as slices of one buffer do.
-        self.ranges[..end].iter().rev().find_map(|(first, used)| {
+        let mut found = self.ranges[..end].iter().rev().filter_map(|(first, used)| {
             let offset = address - first;
             let slice = &used.slice;
             let rest = slice.len.checked_sub(offset).filter(|rest| *rest > 0)?;
-            Some((
-                MemorySlice { memory: slice.memory.clone(), offset: slice.offset + offset, len: rest },
-                used.access,
-            ))
-        })
+            let rest = MemorySlice { memory: slice.memory.clone(), offset: slice.offset + offset, len: rest };
+            Some((rest, used.access))
+        });
+        let first = found.next()?;
+        let allows = |access| wanted == Access::Read || access == Access::ReadWrite;
+        if allows(first.1) { Some(first) } else { found.find(|(_, access)| allows(*access)).or(Some(first)) }
     }
 }
 
@@ -515,7 +516,7 @@ impl Decoder<'_> {
         if word == 0 {
             return Ok(unbound(arg));
         }
-        let Some((slice, access)) = self.used.find(word) else {
+        let Some((slice, access)) = self.used.find(word, arg.access) else {
             return Err(format!(
                 "address {word:#x} is in none of the {} used buffers",
                 self.used.ranges.len()

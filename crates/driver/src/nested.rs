@@ -142,8 +142,8 @@ impl NestedLaunch {
     }
 
     /// Where a launch is in messages.
-    pub fn place(&self, level: u32, index: u32, record: &CommandRecord) -> String {
-        format!("launch {index} of level {level}, by kernel `{}`", self.name(record.parent))
+    pub fn place(&self, level: u32, index: u32, parent: u32) -> String {
+        format!("launch {index} of level {level}, by kernel `{}`", self.name(parent))
     }
 
     /// Translates launch `index` of a level to a dispatch, as [`ExecuteCommands::decode`].

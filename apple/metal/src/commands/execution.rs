@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use elinvar_driver::{Access, Binding, Command, CommandRecord, Dim3, Dispatch as CpuDispatch, Error, Use};
+use elinvar_driver::{
+    Access, Binding, Command, CommandRecord, Dim3, Dispatch as CpuDispatch, Error, InheritedBuffer, Use,
+};
 use elinvar_objc::foundation::{NsArray, NsError, NsString};
 use elinvar_objc::watch::fatal;
 use elinvar_objc::{Declaration, NsRange, Ref};
@@ -14,6 +16,7 @@ use elinvar_objc::{Declaration, NsRange, Ref};
 use crate::commands::command_buffer::CommandBuffer;
 use crate::commands::pass::{Argument, Dispatch, ExecuteRange, Failure, Grid, Op, Pass, Step};
 use crate::device::Device;
+use crate::encoders::bindings::{Bindings, Bound};
 use crate::encoders::indirect::{Encoded, IndirectBuffer};
 use crate::library::pipeline;
 use crate::memory::buffer::Held;
@@ -238,12 +241,14 @@ impl Run<'_> {
             Op::Await(fence) if !fence.is_updated() => {
                 fatal(format_args!("a pass waits for a fence that no pass before it updates"));
             }
-            Op::Execute { commands, range } => {
+            Op::Execute { commands, range, inherited } => {
                 let range = self.range(range, commands.count())?;
-                for command in commands.encoded(range) {
+                for command in commands.encoded(range, &inherited) {
                     match command {
                         Encoded::ByHost(dispatch) => self.dispatch(&dispatch)?,
-                        Encoded::InMemory(index, record) => self.record(&commands, index, record)?,
+                        Encoded::InMemory(index, record) => {
+                            self.record(&commands, index, *record, &inherited)?
+                        }
                     }
                 }
             }
@@ -299,6 +304,7 @@ impl Run<'_> {
         commands: &IndirectBuffer,
         index: u32,
         record: CommandRecord,
+        inherited: &Bindings,
     ) -> Result<(), Failure> {
         let fault = |message| Failure { code: execution_error::PAGE_FAULT, message };
         if commands.beyond() != 0 {
@@ -308,14 +314,28 @@ impl Run<'_> {
         if record.kind == CommandRecord::EMPTY {
             return Ok(());
         }
-        let Some(pipeline) = pipeline::by_number(record.pipeline) else {
+        let own = pipeline::by_number(record.pipeline);
+        let pipeline = match (&inherited.pipeline, commands.inherits_pipeline()) {
+            (Some(pipeline), true) => pipeline.indirect.then(|| pipeline.compiled.clone()),
+            (None, true) => None,
+            (_, false) => own,
+        };
+        let Some(pipeline) = pipeline else {
             let number = record.pipeline;
             return Err(fault(format!(
                 "indirect command {index}: no pipeline that supports indirect command buffers has resource ID {number}"
             )));
         };
         let uses = all().into_iter().map(|slice| Use { slice, access: Access::ReadWrite }).collect();
-        let execution = commands.execution(pipeline, uses);
+        let places = inherited.places.iter().zip(0..).filter_map(|(bound, index)| {
+            let binding = match bound.as_ref()? {
+                Bound::Buffer(held, offset, _) => Binding::Memory(self.store(held).from(*offset)),
+                Bound::Bytes(bytes) => Binding::bytes(bytes),
+            };
+            Some(InheritedBuffer { index, binding, access: Access::ReadWrite })
+        });
+        let places = if commands.inherits_buffers() { places.collect() } else { Vec::new() };
+        let execution = commands.execution(pipeline, uses, places);
         let Some(mut dispatch) = execution.dispatch() else { return Ok(()) };
         let used = execution.used_ranges().map_err(failure_of)?;
         let record = CommandRecord { pipeline: 1, ..record };

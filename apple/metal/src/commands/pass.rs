@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use elinvar_objc::{NsRange, Ref};
 
+use crate::encoders::bindings::Bindings;
 use crate::encoders::indirect::IndirectBuffer;
 use crate::library::pipeline::Pipeline;
 use crate::memory::buffer::Held;
@@ -75,10 +76,11 @@ pub enum Op {
     },
     Update(Ref<Fence>),
     Await(Ref<Fence>),
-    /// Execute a range of an indirect command buffer, given directly or in a buffer.
+    /// Execute a range of an indirect command buffer, given directly or in a buffer, with the encoder's state.
     Execute {
         commands: Ref<IndirectBuffer>,
         range: ExecuteRange,
+        inherited: Box<Bindings>,
     },
     /// Modify an indirect command buffer.
     ResetIndirect(Ref<IndirectBuffer>, NsRange),

@@ -156,7 +156,7 @@ impl ComputeEncoder {
         const METHOD: &str = "executeCommandsInBuffer:withRange:";
         let count = commands.count();
         require!(within(range, count), "-[{CLASS} {METHOD}]: {range:?} is not within {count} commands");
-        this.encoding.push(METHOD, Op::Execute { commands, range: ExecuteRange::Given(range) });
+        this.push_execution(METHOD, commands, ExecuteRange::Given(range));
     }
 
     fn execute_indirect(this: &Ref<Self>, commands: Ref<IndirectBuffer>, buffer: Ref<Buffer>, offset: usize) {
@@ -165,7 +165,12 @@ impl ComputeEncoder {
         let fits = offset.checked_add(8).is_some_and(|end| end <= length);
         require!(fits, "-[{CLASS} {METHOD}]: 8 bytes from {offset} on are not within {length} bytes");
         let range = ExecuteRange::InBuffer(this.encoding.hold(&buffer), offset);
-        this.encoding.push(METHOD, Op::Execute { commands, range });
+        this.push_execution(METHOD, commands, range);
+    }
+
+    fn push_execution(&self, method: &str, commands: Ref<IndirectBuffer>, range: ExecuteRange) {
+        let inherited = Box::new(self.bindings.lock().clone());
+        self.encoding.push(method, Op::Execute { commands, range, inherited });
     }
 
     fn use_list(this: &Ref<Self>, method: &str, objects: *const Id, count: usize) {

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use elinvar_driver::{
-    CommandHeader, CommandRange, CommandRecord, ExecuteCommands, Init, Memory, MemorySlice, Use,
+    CommandHeader, CommandRange, CommandRecord, ExecuteCommands, InheritedBuffer, Init, Memory, MemorySlice,
+    Use,
 };
 use elinvar_objc::foundation::NsString;
 use elinvar_objc::watch::fatal;
@@ -67,7 +68,7 @@ const BY_HOST: u32 = u32::from_be_bytes(*b"host");
 pub enum Encoded {
     ByHost(Dispatch),
     /// By a kernel; with its index.
-    InMemory(u32, CommandRecord),
+    InMemory(u32, Box<CommandRecord>),
 }
 
 /// Encoded commands.
@@ -116,8 +117,8 @@ impl IndirectBuffer {
         let header = CommandHeader {
             capacity: count as u32,
             max_buffers: buffers as u32,
-            flags: u32::from(descriptor.inherit_buffers.get()) * CommandHeader::INHERITS_BUFFERS
-                | u32::from(descriptor.inherit_pipeline.get()) * CommandHeader::INHERITS_PIPELINE,
+            flags: (u32::from(descriptor.inherit_buffers.get()) * CommandHeader::INHERITS_BUFFERS)
+                | (u32::from(descriptor.inherit_pipeline.get()) * CommandHeader::INHERITS_PIPELINE),
             ..CommandHeader::default()
         };
         let bytes = ExecuteCommands::bytes(count as u32);
@@ -140,7 +141,7 @@ impl IndirectBuffer {
 
     /// The current commands of a range; empty ones do nothing. Commands between barriers are reversed, as in a concurrent
     /// pass.
-    pub fn encoded(&self, range: NsRange) -> Vec<Encoded> {
+    pub fn encoded(&self, range: NsRange, inherited: &Bindings) -> Vec<Encoded> {
         let commands = self.commands.lock();
         let (mut ordered, mut side_by_side) = (Vec::new(), Vec::new());
         for (index, command) in commands.iter().enumerate().skip(range.location).take(range.length) {
@@ -150,13 +151,20 @@ impl IndirectBuffer {
                 ordered.extend(side_by_side.drain(..).rev());
             }
             if !by_host {
-                side_by_side.push(Encoded::InMemory(index as u32, record));
+                side_by_side.push(Encoded::InMemory(index as u32, Box::new(record)));
             } else if record != (CommandRecord { kind: BY_HOST, ..CommandRecord::empty() }) {
                 fatal(format_args!(
                     "a kernel changes a part of command {index}, which the host has encoded; the stand-in supports commands that are reset before"
                 ));
             } else if let Some((grid, group)) = command.work.clone() {
-                let dispatch = command.bindings.dispatch(&self.device, "an indirect command:", grid, group);
+                let mut bindings = command.bindings.clone();
+                if self.inherits_pipeline() {
+                    bindings.pipeline.clone_from(&inherited.pipeline);
+                }
+                if self.inherits_buffers() {
+                    bindings.places.clone_from(&inherited.places);
+                }
+                let dispatch = bindings.dispatch(&self.device, "an indirect command:", grid, group);
                 side_by_side.extend(dispatch.map(Encoded::ByHost));
             }
         }
@@ -164,8 +172,21 @@ impl IndirectBuffer {
         ordered
     }
 
-    /// What translates records of kernels, each with the one pipeline.
-    pub fn execution(&self, pipeline: Arc<dyn elinvar_driver::Pipeline>, uses: Vec<Use>) -> ExecuteCommands {
+    pub fn inherits_pipeline(&self) -> bool {
+        self.descriptor.inherit_pipeline.get()
+    }
+
+    pub fn inherits_buffers(&self) -> bool {
+        self.descriptor.inherit_buffers.get()
+    }
+
+    /// What translates records of kernels, each with the one pipeline, and with these buffers if they inherit them.
+    pub fn execution(
+        &self,
+        pipeline: Arc<dyn elinvar_driver::Pipeline>,
+        uses: Vec<Use>,
+        buffers: Vec<InheritedBuffer>,
+    ) -> ExecuteCommands {
         ExecuteCommands {
             commands: MemorySlice { memory: self.memory.clone(), offset: 0, len: self.memory.len() },
             capacity: self.count() as u32,
@@ -173,7 +194,7 @@ impl IndirectBuffer {
             pipelines: Arc::new([pipeline]),
             range: CommandRange::Known(0..0),
             pipeline: None,
-            buffers: None,
+            buffers: self.inherits_buffers().then_some(buffers),
             uses,
             max_threadgroup_memory: self.device.cpu.caps().limits.max_threadgroup_memory,
             label: None,
@@ -293,8 +314,6 @@ impl IndirectCommand {
     fn dispatch(this: &Ref<Self>, kind: usize, grid: Grid, group: Size) {
         let kinds = this.of.descriptor.kinds.get();
         require!(kinds & kind != 0, "-[{CLASS}]: the buffer's command types {kinds:#x} have no {kind:#x}");
-        let inherits = this.of.descriptor.inherit_pipeline.get() || this.of.descriptor.inherit_buffers.get();
-        require!(!inherits, "-[{CLASS}]: commands that inherit pipeline or buffers are not supported");
         this.change(|command| command.work = Some((grid, group)));
     }
 }

@@ -302,7 +302,7 @@ impl CommandsCheck {
     fn place(&self, report: &Report<'_>) -> String {
         match &self.executed {
             Executed::Commands(_) => format!("command {}", report.index),
-            Executed::Nested(nested) => nested.place(report.first, report.index, &report.record),
+            Executed::Nested(nested) => nested.place(report.first, report.index, report.record.parent),
         }
     }
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
-use elinvar_driver::{Command, Error, Event, Result};
+use elinvar_driver::{Command, Dispatch, Error, Event, Result};
 
 use crate::device::element_bytes;
 use crate::memory::pool::Block;
@@ -382,10 +382,16 @@ impl Graph {
 
 /// Default name of a node.
 fn name(command: &Command) -> String {
+    let of_launch = |dispatch: &Dispatch| {
+        let label = dispatch.label.as_ref().map(|label| label.name.clone());
+        label.unwrap_or_else(|| dispatch.pipeline.signature().name.clone())
+    };
     match command {
-        Command::Dispatch(dispatch) => {
-            let label = dispatch.label.as_ref().map(|label| label.name.clone());
-            label.unwrap_or_else(|| dispatch.pipeline.signature().name.clone())
+        Command::Dispatch(dispatch) => of_launch(dispatch),
+        Command::LaunchNested(nested) => of_launch(&nested.root),
+        Command::ExecuteCommands(execution) => {
+            let label = execution.label.as_ref().map(|label| label.name.clone());
+            label.unwrap_or_else(|| "execute_commands".into())
         }
         Command::Copy { .. } => "copy".into(),
         Command::Primitive { primitive, .. } => primitive.kind().name().into(),

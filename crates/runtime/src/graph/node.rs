@@ -10,7 +10,7 @@ use elinvar_driver::Command;
 
 use crate::Device;
 use crate::identity::identity;
-use crate::memory::memory_effects::{Effect, MemoryEffect, memory_effects};
+use crate::memory::memory_effects::{COMMANDS, Effect, INHERITED, MemoryEffect, USED, memory_effects};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Storage, Usage, Who};
 
@@ -88,7 +88,12 @@ impl MemoryAccess {
     pub(super) fn usage(&self) -> Usage {
         let access = if self.writes() { Access::Write } else { Access::Read };
         // The range written through an address is unknown.
-        let covers = self.is_whole() && !matches!(self.who, Who::Use(..));
+        let by_address = match &self.who {
+            Who::Use(..) => true,
+            Who::Operation(name) => [COMMANDS, INHERITED, USED].contains(name),
+            _ => false,
+        };
+        let covers = self.is_whole() && !by_address;
         Usage { storage: self.storage.clone(), who: self.who.clone(), access, covers }
     }
 }

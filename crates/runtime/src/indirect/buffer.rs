@@ -47,6 +47,19 @@ impl IndirectCommandBufferDescriptor {
         self
     }
 
+    /// The header of a buffer with so many kernels.
+    fn header(&self, kernels: usize) -> CommandHeader {
+        let flag = |set, flag| if set { flag } else { 0 };
+        CommandHeader {
+            capacity: self.commands,
+            max_buffers: self.buffers,
+            flags: flag(self.inherits_buffers, CommandHeader::INHERITS_BUFFERS)
+                | flag(self.inherits_kernel, CommandHeader::INHERITS_PIPELINE),
+            pipelines: u32::try_from(kernels).unwrap_or(u32::MAX),
+            ..CommandHeader::default()
+        }
+    }
+
     pub(crate) const fn max_buffers(&self) -> u32 {
         self.buffers
     }
@@ -147,8 +160,7 @@ impl IndirectCommandBuffer {
     ) -> Result<Self> {
         device.driver().expect_executes_commands()?;
         let refuse = |why: String| Err(Error::invalid(format!("indirect command buffer: {why}")));
-        let IndirectCommandBufferDescriptor { commands, buffers, inherits_buffers, inherits_kernel } =
-            descriptor;
+        let IndirectCommandBufferDescriptor { commands, buffers, inherits_kernel, .. } = descriptor;
         if commands == 0 || buffers > MAX_COMMAND_BUFFERS {
             return refuse(format!(
                 "{commands} commands with {buffers} buffers; at least 1 with 0 to {MAX_COMMAND_BUFFERS}"
@@ -167,16 +179,8 @@ impl IndirectCommandBuffer {
         }
         let bytes = usize::try_from(ExecuteCommands::bytes(commands)).unwrap_or(usize::MAX);
         let mut memory = device.buffer::<u8>(bytes)?;
-        let flag = |set, flag| if set { flag } else { 0 };
-        let header = CommandHeader {
-            capacity: commands,
-            max_buffers: buffers,
-            flags: flag(inherits_buffers, CommandHeader::INHERITS_BUFFERS)
-                | flag(inherits_kernel, CommandHeader::INHERITS_PIPELINE),
-            pipelines: u32::try_from(kernels.len()).unwrap_or(u32::MAX),
-            ..CommandHeader::default()
-        };
-        memory.slice_mut(0..CommandHeader::BYTES as usize)?.write(&header.to_bytes())?;
+        let head = descriptor.header(kernels.len()).to_bytes();
+        memory.slice_mut(0..head.len())?.write(&head)?;
         let pipelines = kernels.iter().map(|kernel| kernel.pipeline.clone()).collect();
         Ok(Self { descriptor, memory, pipelines, is_checked })
     }
@@ -227,14 +231,20 @@ impl IndirectCommandBuffer {
     }
 
     /// Makes commands empty, from the host. Waits for pending work that uses the indirect command buffer;
-    /// [`Stream::reset_commands`](crate::Stream::reset_commands) does not.
+    /// [`Stream::reset_commands`](crate::Stream::reset_commands) does not. Resetting all commands makes it usable again after a kernel that encodes
+    /// has failed.
     ///
     /// # Errors
     /// `InvalidArgument` for a range that is out of range; as [`Buffer::fill`].
     pub fn reset(&mut self, range: Range<u32>) -> Result<()> {
-        let (records, beyond) = (self.range(&range)?, Self::BEYOND);
+        let records = self.range(&range)?;
+        if range == (0..self.len()) {
+            let mut bytes = self.descriptor.header(self.pipelines.len()).to_bytes().to_vec();
+            bytes.resize(self.memory.len(), 0);
+            return self.memory.write(&bytes);
+        }
         self.memory.slice_mut(records)?.fill(0)?;
-        self.memory.slice_mut(beyond)?.fill(0)
+        self.memory.slice_mut(Self::BEYOND)?.fill(0)
     }
 
     /// The command at an index, as host or kernel has encoded it. Waits for pending work that writes the indirect command buffer.

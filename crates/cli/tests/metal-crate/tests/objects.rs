@@ -117,6 +117,158 @@ fn indirect_commands_run_as_they_are_when_their_turn_comes() {
     });
 }
 
+/// A kernel encodes every second command, over what the host has encoded in some, and copies one.
+const ENCODES: &str = "
+    #include <metal_stdlib>
+    using namespace metal;
+    struct Commands { command_buffer commands; compute_pipeline_state add; };
+    kernel void encode(device const Commands& c [[buffer(0)]], device float* x [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+        compute_command command(c.commands, 2 * i);
+        command.reset();
+        if (i == 5) return;
+        command.set_compute_pipeline_state(c.add);
+        command.set_kernel_buffer(x + 8 * i, 0);
+        command.set_barrier();
+        command.concurrent_dispatch_threads(uint3(i + 1, 1, 1), uint3(4, 1, 1));
+        if (i == 7) {
+            compute_command copy(c.commands, 15);
+            copy.copy_command(command);
+        }
+    }
+    kernel void add(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] += 1; }";
+
+#[test]
+fn kernels_encode_indirect_commands() {
+    autoreleasepool(|_| {
+        let device = device();
+        let source = library(&device, ENCODES).unwrap();
+        let descriptor = MTLComputePipelineDescriptor::new();
+        descriptor.setComputeFunction(source.newFunctionWithName(&NSString::from_str("add")).as_deref());
+        descriptor.setSupportIndirectCommandBuffers(true);
+        let option = MTLPipelineOption::empty();
+        let add =
+            device.newComputePipelineStateWithDescriptor_options_reflection_error(&descriptor, option, None);
+        let (add, encode) = (add.unwrap(), pipeline(&device, ENCODES, "encode"));
+        let (x, y) = (buffer_of(&device, &[0.0; 64]), buffer_of(&device, &[0.0; 4]));
+        let descriptor = MTLIndirectCommandBufferDescriptor::new();
+        descriptor.setCommandTypes(MTLIndirectCommandType::ConcurrentDispatchThreads);
+        descriptor.setInheritBuffers(false);
+        descriptor.setMaxKernelBufferBindCount(1);
+        let commands = unsafe {
+            device.newIndirectCommandBufferWithDescriptor_maxCommandCount_options(&descriptor, 16, SHARED)
+        };
+        let commands = commands.unwrap();
+        for index in [1, 2, 10] {
+            let command = unsafe { commands.indirectComputeCommandAtIndex(index) };
+            command.setComputePipelineState(&add);
+            unsafe { command.setKernelBuffer_offset_atIndex(&y, 0, 0) };
+            command.concurrentDispatchThreads_threadsPerThreadgroup(size(4), size(4));
+        }
+        // SAFETY: a resource ID is a number of 64 bits.
+        let id = |id: MTLResourceID| unsafe { std::mem::transmute::<MTLResourceID, u64>(id) };
+        let handles = [id(commands.gpuResourceID()), id(add.gpuResourceID())];
+        let bytes = NonNull::from(&handles).cast();
+        let arguments = unsafe { device.newBufferWithBytes_length_options(bytes, 16, SHARED) }.unwrap();
+        let queue = device.newCommandQueue().unwrap();
+        let execute = |range: NSRange| {
+            run(&queue, |buffer| {
+                let encoder = buffer.computeCommandEncoder().unwrap();
+                unsafe { encoder.executeCommandsInBuffer_withRange(&commands, range) };
+                encoder.endEncoding();
+            });
+        };
+        run(&queue, |buffer| {
+            let encoder = buffer.computeCommandEncoder().unwrap();
+            encoder.setComputePipelineState(&encode);
+            unsafe {
+                encoder.setBuffer_offset_atIndex(Some(&arguments), 0, 0);
+                encoder.setBuffer_offset_atIndex(Some(&x), 0, 1);
+            }
+            encoder.dispatchThreads_threadsPerThreadgroup(size(8), size(8));
+            encoder.endEncoding();
+        });
+        execute(NSRange { location: 0, length: 16 });
+        // Command 1 is the host's still; 2 and 10 were replaced, 10 by nothing; 15 is a copy of 14.
+        assert_eq!(numbers(&y), [1.0; 4]);
+        let added = |i: usize| {
+            if i % 8 > i / 8 || i / 8 == 5 {
+                0.0
+            } else if i / 8 == 7 {
+                2.0
+            } else {
+                1.0
+            }
+        };
+        assert_eq!(numbers(&x), (0..64).map(added).collect::<Vec<f32>>());
+        unsafe { commands.resetWithRange(NSRange { location: 2, length: 14 }) };
+        let command = unsafe { commands.indirectComputeCommandAtIndex(0) };
+        command.setComputePipelineState(&add);
+        unsafe { command.setKernelBuffer_offset_atIndex(&y, 0, 0) };
+        command.concurrentDispatchThreads_threadsPerThreadgroup(size(2), size(2));
+        execute(NSRange { location: 0, length: 16 });
+        assert_eq!(numbers(&y), [3.0, 3.0, 2.0, 2.0]);
+        assert_eq!(numbers(&x), (0..64).map(added).collect::<Vec<f32>>());
+    });
+}
+
+#[test]
+fn indirect_commands_inherit_the_state_of_the_encoder() {
+    autoreleasepool(|_| {
+        let device = device();
+        let source = library(&device, ENCODES).unwrap();
+        let descriptor = MTLComputePipelineDescriptor::new();
+        descriptor.setComputeFunction(source.newFunctionWithName(&NSString::from_str("add")).as_deref());
+        descriptor.setSupportIndirectCommandBuffers(true);
+        let option = MTLPipelineOption::empty();
+        let add =
+            device.newComputePipelineStateWithDescriptor_options_reflection_error(&descriptor, option, None);
+        let add = add.unwrap();
+        let only_sizes = "
+            #include <metal_stdlib>
+            using namespace metal;
+            kernel void encode(constant command_buffer* c [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+                compute_command command(c[0], i + 1);
+                command.concurrent_dispatch_threads(uint3(2 * i + 2, 1, 1), uint3(4, 1, 1));
+            }";
+        let encode = pipeline(&device, only_sizes, "encode");
+        let descriptor = MTLIndirectCommandBufferDescriptor::new();
+        descriptor.setCommandTypes(MTLIndirectCommandType::ConcurrentDispatchThreads);
+        descriptor.setInheritPipelineState(true);
+        assert!(descriptor.inheritBuffers());
+        let commands = unsafe {
+            device.newIndirectCommandBufferWithDescriptor_maxCommandCount_options(&descriptor, 3, SHARED)
+        };
+        let commands = commands.unwrap();
+        let first = unsafe { commands.indirectComputeCommandAtIndex(0) };
+        first.concurrentDispatchThreads_threadsPerThreadgroup(size(7), size(4));
+        // SAFETY: a resource ID is a number of 64 bits.
+        let handle = unsafe { std::mem::transmute::<MTLResourceID, u64>(commands.gpuResourceID()) };
+        let queue = device.newCommandQueue().unwrap();
+        run(&queue, |buffer| {
+            let encoder = buffer.computeCommandEncoder().unwrap();
+            encoder.setComputePipelineState(&encode);
+            unsafe { encoder.setBytes_length_atIndex(NonNull::from(&handle).cast(), 8, 0) };
+            encoder.dispatchThreads_threadsPerThreadgroup(size(2), size(2));
+            encoder.endEncoding();
+        });
+        let (x, y) = (buffer_of(&device, &[0.0; 8]), buffer_of(&device, &[5.0; 12]));
+        run(&queue, |buffer| {
+            let encoder = buffer.computeCommandEncoder().unwrap();
+            encoder.setComputePipelineState(&add);
+            for (buffer, offset, range) in [(&x, 0, 0..3), (&y, 16, 1..3)] {
+                unsafe {
+                    encoder.setBuffer_offset_atIndex(Some(buffer), offset, 0);
+                    let range = NSRange { location: range.start, length: range.len() };
+                    encoder.executeCommandsInBuffer_withRange(&commands, range);
+                }
+            }
+            encoder.endEncoding();
+        });
+        assert_eq!(numbers(&x), [3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.0]);
+        assert_eq!(numbers(&y), [5.0, 5.0, 5.0, 5.0, 7.0, 7.0, 6.0, 6.0, 5.0, 5.0, 5.0, 5.0]);
+    });
+}
+
 #[test]
 fn the_size_of_a_grid_can_come_from_a_buffer() {
     autoreleasepool(|_| {

@@ -10,7 +10,7 @@ use elinvar::{
 use super::{KERNELS, empty, execute, expect_fault, handles, kernels, library, ramp, reference};
 use crate::suite::{CaseResult, expect_all, launch, logging};
 
-cases!("indirect_commands": invalid_commands, commands_behind_the_last, faults_name_the_command, random_records,
+cases!("indirect_commands": invalid_commands, used_again_after_a_failure, commands_behind_the_last, faults_name_the_command, random_records,
     log_lines, a_deadline_within_a_command, cancelled, wrong_arguments);
 
 /// A valid record that a kernel has overwritten.
@@ -342,5 +342,38 @@ fn wrong_arguments(device: &Device) -> CaseResult {
     refused(execute(&stream, &commands.execution(0..1).buffer(0, &mut x)), "have their own");
     words.fill(0)?;
     execute(&stream, &commands.execution(0..4))?.wait()?;
+    Ok(())
+}
+
+/// The submission in which a kernel encodes fails; then all is reset, and encoded again.
+fn used_again_after_a_failure(device: &Device) -> CaseResult {
+    let [encode, add, triple] = kernels(device, KERNELS, ["encode", "add", "triple"])?;
+    let mut commands = IndirectCommandBuffer::new(device, Descriptor::new(10), &[&add, &triple])?;
+    let mut x = device.buffer_with_data(&ramp(40))?;
+    let by = device.buffer_with_data(&ramp(10))?;
+    let range = device.buffer_with_data(&[3_u32, 8])?;
+    let stream = device.stream()?;
+    let mut buffer = stream.command_buffer();
+    let handle = handles(&commands, &add, &triple)?;
+    // SAFETY: all stay within their buffers.
+    #[allow(unsafe_code)]
+    unsafe {
+        let args = (handle.clone(), &mut x, &by, 4_u32, Arg::use_resource(&mut commands));
+        buffer.launch(&encode, Grid::threads(10), args)?;
+        buffer.execute_commands(&commands.execution(&range).uses((&mut x, &by)))?;
+    }
+    let ended = buffer.submit()?.wait();
+    expect_fault(ended, "execute_commands", &["8 commands from 3 on"]);
+    stream.acknowledge();
+    assert!(matches!(commands.record(0), Err(Error::Poisoned(_))));
+    commands.reset(0..10)?;
+    x.write(&ramp(40))?;
+    assert!(empty(&commands, 10)?.iter().all(|empty| *empty));
+    let args = (handle, &mut x, &by, 4_u32, Arg::use_resource(&mut commands));
+    launch(&encode, &stream, Grid::threads(10), args)?;
+    execute(&stream, &commands.execution(0..10).uses((&mut x, &by)))?.wait()?;
+    let mut expected = ramp(40);
+    reference(&mut expected, &ramp(10), 4, 0..10);
+    expect_all(&x.to_vec()?, |i| expected[i]);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use elinvar::driver::CommandRecord;
 use elinvar::{
-    Arg, Args, Buffer, Completion, Device, Error, Execution, Grid, IndirectCommandBuffer,
+    Arg, Args, Buffer, Completion, Device, Error, Execution, Graph, Grid, IndirectCommandBuffer,
     IndirectCommandBufferDescriptor as Descriptor, Kernel, Library, Source, Stream,
 };
 
@@ -13,7 +13,7 @@ mod faults;
 cases!("indirect_commands": encoded_by_the_host, thousand_encoded_by_a_kernel, three_dimensions, ranges,
     ranges_in_memory, reset, copied, inherited_buffers, inherited_kernel, threadgroup_memory, values,
     dependent_commands, addresses_in_argument_buffers, commands_that_encode_commands, other_work_of_the_stream,
-    recorded, optimized);
+    recorded, in_a_graph, overlapping_uses, optimized);
 
 /// All cases of the chapter.
 pub(super) fn all() -> Vec<Case> {
@@ -126,8 +126,8 @@ fn reference(x: &mut [u32], by: &[u32], stride: usize, range: std::ops::Range<us
     for i in range {
         let part = &mut x[i * stride..][..i % stride + 1];
         match i % 3 {
-            2 => part.iter_mut().for_each(|x| *x *= 3),
-            _ => part.iter_mut().for_each(|x| *x += by[i]),
+            2 => part.iter_mut().for_each(|x| *x = x.wrapping_mul(3)),
+            _ => part.iter_mut().for_each(|x| *x = x.wrapping_add(by[i])),
         }
     }
 }
@@ -340,6 +340,7 @@ fn inherited_buffers(device: &Device) -> CaseResult {
                            uint i [[thread_position_in_grid]]) { if (none == nullptr && zero == 0) x[i] ^= 0xff; }
         kernel void encode(constant Commands& c, uint i [[thread_position_in_grid]]) {
             compute_command command(c.commands, i);
+            command.set_barrier();
             command.set_compute_pipeline_state(i < 3 ? c.first : c.second);
             command.set_barrier();
             command.concurrent_dispatch_threads(uint3(20 + i, 1, 1), uint3(16, 1, 1));
@@ -660,5 +661,68 @@ fn optimized(device: &Device) -> CaseResult {
     reference(&mut expected, &ramp(9), 10, 0..9);
     expect_all(&x.to_vec()?, |i| expected[i]);
     assert!(commands.optimize(5..10).is_err());
+    Ok(())
+}
+
+/// A graph whose nodes encode, execute, and use the results; by reference the same on a stream.
+fn in_a_graph(device: &Device) -> CaseResult {
+    let [encode, add, triple] = kernels(device, KERNELS, ["encode", "add", "triple"])?;
+    let (count, stride) = (30_usize, 5_usize);
+    let mut commands = IndirectCommandBuffer::new(device, Descriptor::new(30), &[&add, &triple])?;
+    let mut x = device.buffer_with_data(&ramp(count * stride))?;
+    let by = device.buffer_with_data(&ramp(count))?;
+    let mut result = device.buffer::<u32>(count * stride)?;
+    let handle = handles(&commands, &add, &triple)?;
+    let graph = Graph::capture(&device.stream()?, |buffer| {
+        // SAFETY: all stay within their buffers.
+        #[allow(unsafe_code)]
+        unsafe {
+            let args = (handle, &mut x, &by, stride as u32, Arg::use_resource(&mut commands));
+            buffer.launch(&encode, Grid::threads(count), args)?;
+            buffer.execute_commands(&commands.execution(0..30).uses((&mut x, &by)))?;
+            buffer.copy(&x, &mut result)?;
+            buffer.launch(&triple, Grid::threads(count * stride), (&mut x,))
+        }
+    })?;
+    let (mut plan, stream) = (graph.plan()?, device.stream()?);
+    let mut expected = ramp(count * stride);
+    for _ in 0..4 {
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe {
+            plan.run(&stream)?.wait()?;
+        }
+        reference(&mut expected, &ramp(count), stride, 0..count);
+        expect_all(&result.to_vec()?, |i| expected[i]);
+        expected.iter_mut().for_each(|x| *x = x.wrapping_mul(3));
+        expect_all(&x.to_vec()?, |i| expected[i]);
+    }
+    Ok(())
+}
+
+/// A buffer that is used as a whole for writes, and in parts for reads.
+fn overlapping_uses(device: &Device) -> CaseResult {
+    let [add, triple] = kernels(device, KERNELS, ["add", "triple"])?;
+    let mut commands = IndirectCommandBuffer::new(device, Descriptor::new(2), &[&add, &triple])?;
+    let mut x = device.buffer_with_data(&ramp(100))?;
+    let same = x.clone();
+    commands.command(0)?.kernel(&triple)?.buffer(0, x.slice_mut(60..90)?)?.dispatch_threads(30, 32)?;
+    let part = x.slice_mut(10..20)?;
+    commands
+        .command(1)?
+        .kernel(&add)?
+        .buffer(0, part)?
+        .buffer(1, same.slice(70..71)?)?
+        .barrier()
+        .dispatch_threads(10, 32)?;
+    let stream = device.stream()?;
+    let uses = (same.slice(60..80)?, &mut x, same.slice(70..75)?, same.slice(10..100)?);
+    execute(&stream, &commands.execution(0..2).uses(uses))?.wait()?;
+    let tripled = |i: usize| if (60..90).contains(&i) { ramp(100)[i].wrapping_mul(3) } else { ramp(100)[i] };
+    let expected = |i| if (10..20).contains(&i) { tripled(i).wrapping_add(tripled(70)) } else { tripled(i) };
+    expect_all(&x.to_vec()?, expected);
+    let ended =
+        execute(&stream, &commands.execution(0..1).uses((same.slice(60..90)?, x.slice_mut(0..60)?)))?.wait();
+    expect_fault(ended, "triple", &["command 0", "for reads only"]);
     Ok(())
 }

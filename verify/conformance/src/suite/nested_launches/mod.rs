@@ -2,12 +2,12 @@
 
 mod faults;
 
-use elinvar::{Arg, Args, Completion, Device, Grid, Kernel, LaunchQueue, Library, Source, Stream};
+use elinvar::{Arg, Args, Completion, Device, Graph, Grid, Kernel, LaunchQueue, Library, Source, Stream};
 
 use super::{Case, CaseResult, expect_all, launch};
 
 cases!("nested_launches": halves, trees, quicksort, fixed_point_mandelbrot, breadth_first_search, three_dimensions, threadgroup_memory,
-    values_of_many_sizes, launches_without_effect, used_buffers, other_work_of_the_stream, host_and_device_sizes, recorded,
+    values_of_many_sizes, launches_without_effect, used_buffers, other_work_of_the_stream, host_and_device_sizes, recorded, in_a_graph,
     streams_at_the_same_time);
 
 /// All cases of the chapter.
@@ -606,6 +606,36 @@ fn streams_at_the_same_time(device: &Device) -> CaseResult {
         .collect();
     for thread in threads {
         expect_all(&thread.join().expect("no panic")?, |i| 20 * halvings(i, n));
+    }
+    Ok(())
+}
+
+/// In a graph, with a transient as the only buffer of the launches.
+fn in_a_graph(device: &Device) -> CaseResult {
+    let [halve] = kernels(device, HALVE, ["halve"])?;
+    let n = 200_usize;
+    let mut queue = LaunchQueue::new(device, 1, 9, &[&halve])?;
+    let mut result = device.buffer::<u32>(n)?;
+    let mut graph = Graph::new();
+    let mut x = graph.transient::<u32>(device, n)?;
+    let mut commands = device.stream()?.command_buffer();
+    // SAFETY: within n elements.
+    #[allow(unsafe_code)]
+    unsafe {
+        commands.launch_nested(&mut queue, &halve, Grid::threads(n).group(32), (&mut x, n as u32))?;
+        commands.launch_nested(&mut queue, &halve, Grid::threads(n).group(32), (&mut x, n as u32))?;
+    }
+    commands.copy(&x, &mut result)?;
+    graph.append(commands)?;
+    let (mut plan, stream) = (graph.plan()?, device.stream()?);
+    for _ in 0..3 {
+        result.fill(0)?;
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe {
+            plan.run(&stream)?.wait()?;
+        }
+        expect_all(&result.to_vec()?, |i| 2 * halvings(i, n));
     }
     Ok(())
 }

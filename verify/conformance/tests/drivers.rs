@@ -169,7 +169,6 @@ const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Does not apply if shader validation is enabled for the process.
 const NO_COMMANDS: &str = "does not execute indirect command buffers";
-const NO_NESTED_LAUNCHES: &str = "cannot launch kernels";
 const NO_LAYER: &str = "shader validation is off";
 const NO_TABLES: &str = "the Metal driver does not support tables of functions";
 const OWN_COMPILER: &str = "Metal's own compiler reads the source";

@@ -138,8 +138,9 @@ NOINLINE static u32 bind(const Execution *e, const Record *record, const Argumen
     if (!word) return 1;
     for (u32 i = e->used_count; i-- > 0;) {
         const Used *used = &e->used[i];
-        if (word < used->first || word >= used->end) continue;
-        if ((argument->writes && !used->writes) || used->end - word < argument->size) return 0;
+        // Ranges may overlap: another one may allow the writes.
+        if (word < used->first || word >= used->end || (argument->writes && !used->writes)) continue;
+        if (used->end - word < argument->size) return 0;
         if (word % argument->align) return 0;
         bound->address = word;
         bound->bytes = used->end - word;

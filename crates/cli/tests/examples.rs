@@ -1,10 +1,14 @@
 //! `elinvar run` of each example's kernel from `.npy` files, with every element compared with values computed here (`thread_ids`), and with
 //! NumPy's results for the same files (`thread_ids::numpy`).
 //!
+//! `metrics::prometheus` compares the text of metrics with what Prometheus' Python client reads.
+//!
 //! If Python has no NumPy, the latter are ignored and the reason is printed; with `ELINVAR_REQUIRE_NUMPY=1`, which `make test` sets, they
 //! fail. `ELINVAR_TEST_PYTHON` names the Python.
 
 mod common;
+#[path = "common/openmetrics.rs"]
+mod openmetrics;
 
 use std::process::Command;
 
@@ -54,6 +58,17 @@ fn main() {
         };
         trials.push(Trial::test(format!("{name}::numpy"), compare).with_ignored_flag(left_out));
     }
+    let has_parser = openmetrics::is_available(&python);
+    let read = move || {
+        if !has_parser {
+            return Err(
+                format!("`{python}` has no prometheus_client: run `scripts/setup.sh numpy FOLDER`").into()
+            );
+        }
+        openmetrics::read_by_prometheus(&python);
+        Ok(())
+    };
+    trials.push(Trial::test("metrics::prometheus", read).with_ignored_flag(!has_parser && !required));
     libtest_mimic::run(&arguments, trials).exit();
 }
 

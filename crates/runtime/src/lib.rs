@@ -94,6 +94,9 @@ pub use memory::slice::{BufferSlice, BufferSliceMut};
 pub use observe::capture::Capture;
 pub use observe::health::{Component, Finding, Health, Status};
 pub use observe::log::LogSubscription;
+pub use observe::metrics::{
+    Histogram, METRICS, Metric, MetricFamily, MetricKind, MetricPoint, MetricValue, Metrics,
+};
 pub use observe::notice::{Notice, PowerPreference};
 pub use observe::trace::{StepStats, Trace, TraceEvent, TraceStep};
 pub use observe::watch::{Watch, WatchOptions};

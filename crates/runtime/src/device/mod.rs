@@ -13,6 +13,7 @@ use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use bytemuck::Pod;
 use elinvar_driver::{
@@ -26,6 +27,7 @@ use crate::launch::group::Members;
 use crate::launch::tune::Tuned;
 use crate::memory::object_pool::ObjectPool;
 use crate::memory::span::Span;
+use crate::observe::metrics::Counters;
 use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
@@ -141,7 +143,9 @@ impl Device {
     pub fn compile(&self, source: impl Borrow<Source>) -> Result<Library> {
         self.expect_here("Device::compile")?;
         let source = Source::linked(source.borrow())?;
+        let begun = Instant::now();
         let library = self.compiled(self.inner.driver.compile(&source));
+        self.counters().compilation(library.as_ref().err(), begun.elapsed());
         Ok(Library::new(self.clone(), library?, &source))
     }
 
@@ -371,6 +375,10 @@ impl Device {
 
     pub(crate) fn driver(&self) -> &dyn elinvar_driver::Device {
         &*self.inner.driver
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.inner.counters
     }
 
     pub(crate) fn recovery(&self) -> &Recovery {

@@ -15,6 +15,7 @@ use crate::launch::command_list_pool::CommandListPool;
 use crate::launch::group::Members;
 use crate::launch::tune::Tuned;
 use crate::memory::object_pool::ObjectPool;
+use crate::observe::metrics::Counters;
 use crate::recovery::Recovery;
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
@@ -39,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) timestamps: ObjectPool<Arc<driver::TimestampSlot>>,
     pub(crate) command_lists: CommandListPool,
     pub(crate) trace: Trace,
+    pub(crate) counters: Counters,
     pub(crate) recovery: Recovery,
     pub(crate) state: Arc<DeviceState>,
     pub(crate) tuned: Tuned,
@@ -72,6 +74,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         timestamps,
         command_lists,
         trace,
+        counters: Counters::default(),
         recovery,
         state,
         tuned,

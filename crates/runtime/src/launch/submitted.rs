@@ -70,6 +70,7 @@ impl OnCompleted for Submitted {
         let complete =
             notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
         device.recovery().vitals.submission(result.as_ref().err());
+        device.counters().submission(&held.commands, &result);
         drop(registration);
         // Before the promise is resolved, so that waiters find the memory released.
         held.release(Some(self));

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use elinvar_driver::{Error, MemorySlice, Result};
 
@@ -73,6 +74,7 @@ impl Span {
         // SAFETY: the span is within the memory and as long as `target`. No work that writes is in flight,
         // none can begin and no other host access runs while the record's lock is held.
         unsafe { self.storage.block.memory.read(self.offset, target) }?;
+        self.storage.device.counters().read.fetch_add(target.len() as u64, Ordering::Relaxed);
         self.storage.expect_content()
     }
 
@@ -101,6 +103,8 @@ impl Span {
             unsafe { self.storage.block.memory.write(offset, piece) }?;
             offset += piece.len() as u64;
         }
+        let written = &self.storage.device.counters().written;
+        written.fetch_add(offset - self.offset, Ordering::Relaxed);
         if self.covers_storage() {
             record.written_in_full();
         }

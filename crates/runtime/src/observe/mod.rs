@@ -1,8 +1,9 @@
-//! Observability: traces, profiles, health, log lines of kernels, and notices of the system.
+//! Observability: metrics, traces, profiles, health, log lines of kernels, and notices of the system.
 
 pub(crate) mod capture;
 pub(crate) mod health;
 pub(crate) mod log;
+pub(crate) mod metrics;
 pub(crate) mod notice;
 pub(crate) mod thermal;
 pub(crate) mod trace;

@@ -257,6 +257,7 @@ impl Device {
     }
 
     fn note(&self, notes: Option<Notes>, decision: &Decision) {
+        self.counters().decision(decision.action);
         if let Some(notes) = notes {
             self.trace().add(std::iter::once(notes.event(TraceStep::Recovery(Box::new(decision.clone())))));
         }

@@ -18,6 +18,7 @@ mod indirect;
 mod learned;
 mod lost;
 mod memory;
+mod metrics;
 mod pipeline;
 mod preparation;
 mod recovery;

@@ -1,0 +1,67 @@
+//! The metrics that exist. `docs/metrics.md` has the same table, and a test compares the two.
+
+/// What a metric's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// A number that only grows while the program runs.
+    Counter,
+    /// A number that is valid now.
+    Gauge,
+    /// A distribution.
+    Histogram,
+}
+
+/// A metric: names and units follow OpenTelemetry's conventions, <https://opentelemetry.io/docs/specs/semconv/general/metrics/>.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name, with dots.
+    pub name: &'static str,
+    /// Kind.
+    pub kind: MetricKind,
+    /// Unit, in UCUM's notation.
+    pub unit: &'static str,
+    /// Attributes of each value, beside `device`.
+    pub attributes: &'static [&'static str],
+    /// Meaning.
+    pub meaning: &'static str,
+}
+
+macro_rules! metrics {
+    ($($constant:ident = $name:literal, $kind:ident, $unit:literal, $attributes:expr, $meaning:literal;)*) => {
+        $(pub(crate) const $constant: Metric = Metric {
+            name: $name, kind: MetricKind::$kind, unit: $unit, attributes: &$attributes, meaning: $meaning,
+        };)*
+
+        /// All metrics.
+        pub const METRICS: &[Metric] = &[$($constant),*];
+    };
+}
+
+metrics! {
+    SUBMISSIONS = "elinvar.submissions", Counter, "{submission}", ["result"],
+        "Submissions that have ended, by result: `ok`, or a class of errors";
+    SUBMISSION_DURATION = "elinvar.submission.duration", Histogram, "s", [],
+        "Time on the device's clock from begin to end of a submission that succeeded";
+    LAUNCHES = "elinvar.kernel.launches", Counter, "{launch}", ["kernel"],
+        "Launches of a kernel by the host, in submissions that succeeded, also in command buffers, recordings and graphs";
+    KERNEL_DURATION = "elinvar.kernel.duration", Histogram, "s", ["kernel"],
+        "Time on the device's clock of submissions that are one launch of the kernel";
+    BYTES = "elinvar.transfer.bytes", Counter, "By", ["route"],
+        "Bytes that were moved: `device` for copies and `fill` for fills by the device, `to_device` and `from_device` for writes and reads by the host";
+    COMPILATIONS = "elinvar.compilations", Counter, "{compilation}", ["result"],
+        "Sources that were compiled or loaded from the cache, by result: `ok`, or a class of errors";
+    COMPILATION_DURATION = "elinvar.compilation.duration", Histogram, "s", [],
+        "Time on the host's clock of a compilation of a source that succeeded, kernels apart";
+    DECISIONS = "elinvar.recovery.decisions", Counter, "{decision}", ["action"],
+        "Decisions about failures on recovering streams, by action";
+    RESETS = "elinvar.recovery.resets", Counter, "{reset}", [],
+        "Resets of the device";
+    BREAKER = "elinvar.breaker.state", Gauge, "1", ["state"],
+        "1 for the state in which the circuit breaker is: `closed`, `open`, `half_open`, `terminal`; 0 for the others";
+    MEMORY = "elinvar.memory.usage", Gauge, "By", ["use"],
+        "Memory of the device's pool: `live` (requested bytes of buffers), `blocks` (their blocks), `idle` (blocks kept for reuse), `wrapped` (imported host memory)";
+    ALLOCATIONS = "elinvar.memory.allocations", Counter, "{allocation}", ["result"],
+        "Requests to the pool: `hit` (served by an idle block), `miss` (by the driver), `refused`";
+    LISTS = "elinvar.command_lists", Counter, "{command_list}", ["result"],
+        "Command buffers that took an idle list (`hit`) or a new one (`miss`)";
+}

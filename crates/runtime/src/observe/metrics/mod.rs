@@ -1,0 +1,315 @@
+//! Metrics of a device, always on: [`Device::metrics`] takes a snapshot, [`Metrics::to_openmetrics`] formats it.
+//!
+//! What a submission adds is counted when it has ended, on the thread that reports it: relaxed atomic additions, and a read lock to find a kernel.
+//! Our own registry in place of a library's: `metrics` and `prometheus-client` look a handle up by name and labels in locked maps, and have
+//! neither histograms of this resolution nor exact sums.
+
+mod catalog;
+mod histogram;
+mod text;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use elinvar_driver::sync::{Mutex, RwLock};
+use elinvar_driver::{Command, Error, Pipeline, Result, Timing};
+
+pub use catalog::{METRICS, Metric, MetricKind};
+pub use histogram::Histogram;
+
+use crate::identity::identity;
+use crate::recovery::{Action, BreakerState, FaultClass};
+use crate::{Device, PoolStats};
+use histogram::Recorder;
+
+/// Maximum number of kernel names that are told apart. Launches of further kernels are those of `(other)`.
+const KERNELS: usize = 1024;
+/// Number of pipelines at which those of dropped kernels are forgotten.
+const PIPELINES: usize = 4096;
+const OTHER: &str = "(other)";
+
+/// Counters of a device.
+#[derive(Default)]
+pub(crate) struct Counters {
+    submissions: ByResult,
+    submission_duration: Recorder,
+    compilations: ByResult,
+    compilation_duration: Recorder,
+    copied: AtomicU64,
+    filled: AtomicU64,
+    pub(crate) written: AtomicU64,
+    pub(crate) read: AtomicU64,
+    decisions: [AtomicU64; ACTIONS.len()],
+    pipelines: RwLock<HashMap<usize, (Weak<dyn Pipeline>, Arc<KernelCounters>)>>,
+    /// By name.
+    kernels: Mutex<BTreeMap<String, Arc<KernelCounters>>>,
+}
+
+/// Counters of the kernels of one name.
+#[derive(Default)]
+struct KernelCounters {
+    launches: AtomicU64,
+    duration: Recorder,
+}
+
+/// Counts by result.
+#[derive(Default)]
+struct ByResult([AtomicU64; RESULTS.len()]);
+
+/// Names of results: success, and the classes of errors.
+const RESULTS: [&str; 9] = [
+    "ok",
+    "transient",
+    "out_of_memory",
+    "device_lost",
+    "kernel_fault",
+    "refused",
+    "cancelled",
+    "earlier_work",
+    "wrong_call",
+];
+
+/// Names of actions of recovery.
+const ACTIONS: [(&str, Action); 6] = [
+    ("give_up", Action::GiveUp),
+    ("retry", Action::Retry),
+    ("trim", Action::Trim),
+    ("reset", Action::Reset),
+    ("rerun", Action::Rerun),
+    ("refuse", Action::Refuse),
+];
+
+impl ByResult {
+    fn add(&self, error: Option<&Error>) {
+        let at = error.map_or(0, |error| match FaultClass::of(error) {
+            FaultClass::Transient => 1,
+            FaultClass::OutOfMemory => 2,
+            FaultClass::DeviceLost => 3,
+            FaultClass::KernelFault => 4,
+            FaultClass::Refused => 5,
+            FaultClass::Cancelled => 6,
+            FaultClass::EarlierWork => 7,
+            FaultClass::WrongCall => 8,
+        });
+        self.0[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The results that have occurred, and `ok`.
+    fn points(&self) -> Vec<MetricPoint> {
+        let counts = RESULTS.iter().zip(&self.0).map(|(name, count)| (*name, load(count)));
+        let counts = counts.filter(|(name, count)| *count > 0 || *name == "ok");
+        counts.map(|(name, count)| MetricPoint::of(&[name], MetricValue::Count(count))).collect()
+    }
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Counters {
+    /// Counts a submission that has ended.
+    pub(crate) fn submission(&self, commands: &[Command], result: &Result<Timing>) {
+        self.submissions.add(result.as_ref().err());
+        let Ok(timing) = result else { return };
+        let ns = timing.end_ns.saturating_sub(timing.start_ns);
+        self.submission_duration.record(ns);
+        if let [Command::Dispatch(dispatch)] = commands {
+            self.kernel(&dispatch.pipeline, |kernel| {
+                kernel.launches.fetch_add(1, Ordering::Relaxed);
+                kernel.duration.record(ns);
+            });
+            return;
+        }
+        for command in commands {
+            match command {
+                Command::Dispatch(dispatch) => self.launch(&dispatch.pipeline),
+                Command::LaunchNested(nested) => self.launch(&nested.root.pipeline),
+                Command::Copy { target, .. } => _ = self.copied.fetch_add(target.len, Ordering::Relaxed),
+                Command::Fill { target, .. } => _ = self.filled.fetch_add(target.len, Ordering::Relaxed),
+                _ => {}
+            }
+        }
+    }
+
+    /// Counts a compilation that took so long.
+    pub(crate) fn compilation(&self, error: Option<&Error>, took: Duration) {
+        self.compilations.add(error);
+        if error.is_none() {
+            self.compilation_duration.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Counts a decision about a failure.
+    pub(crate) fn decision(&self, action: Action) {
+        if let Some(at) = ACTIONS.iter().position(|(_, known)| *known == action) {
+            self.decisions[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn launch(&self, pipeline: &Arc<dyn Pipeline>) {
+        self.kernel(pipeline, |kernel| _ = kernel.launches.fetch_add(1, Ordering::Relaxed));
+    }
+
+    fn kernel(&self, pipeline: &Arc<dyn Pipeline>, count: impl FnOnce(&KernelCounters)) {
+        let key = identity(pipeline);
+        // A pipeline is kept allocated while it is listed, so no other can have its address.
+        if let Some((_, kernel)) = self.pipelines.read().get(&key) {
+            return count(kernel);
+        }
+        let kernel = self.named(&pipeline.signature().name);
+        count(&kernel);
+        let mut pipelines = self.pipelines.write();
+        if pipelines.len() >= PIPELINES {
+            pipelines.retain(|_, (pipeline, _)| pipeline.strong_count() > 0);
+        }
+        pipelines.insert(key, (Arc::downgrade(pipeline), kernel));
+    }
+
+    fn named(&self, name: &str) -> Arc<KernelCounters> {
+        let mut kernels = self.kernels.lock();
+        let name = if kernels.len() < KERNELS || kernels.contains_key(name) { name } else { OTHER };
+        kernels.entry(name.to_owned()).or_default().clone()
+    }
+}
+
+/// A snapshot of a device's metrics; see [`Device::metrics`].
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Name of the device.
+    pub device: String,
+    /// One entry for each of [`METRICS`], in their order.
+    pub families: Vec<MetricFamily>,
+}
+
+/// The values of a metric.
+#[derive(Clone, Debug)]
+pub struct MetricFamily {
+    /// The metric.
+    pub metric: Metric,
+    /// Its values.
+    pub points: Vec<MetricPoint>,
+}
+
+/// A value, with those of the metric's attributes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricPoint {
+    /// One for each of [`Metric::attributes`].
+    pub attributes: Vec<String>,
+    /// The value.
+    pub value: MetricValue,
+}
+
+/// The value of a metric.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum MetricValue {
+    /// Of a counter.
+    Count(u64),
+    /// Of a gauge.
+    Gauge(u64),
+    /// Of a histogram; of durations, in nanoseconds.
+    Histogram(Histogram),
+}
+
+impl MetricPoint {
+    fn of(attributes: &[&str], value: MetricValue) -> Self {
+        Self { attributes: attributes.iter().map(|value| (*value).to_owned()).collect(), value }
+    }
+}
+
+impl Metrics {
+    /// The value of a metric with these attributes, which is absent if nothing was recorded.
+    pub fn get(&self, name: &str, attributes: &[&str]) -> Option<&MetricValue> {
+        let family = self.families.iter().find(|family| family.metric.name == name)?;
+        let point = family.points.iter().find(|point| point.attributes == attributes)?;
+        Some(&point.value)
+    }
+
+    /// As [`Metrics::get`], the number of a counter or gauge; 0 if it is absent.
+    pub fn count(&self, name: &str, attributes: &[&str]) -> u64 {
+        match self.get(name, attributes) {
+            Some(MetricValue::Count(value) | MetricValue::Gauge(value)) => *value,
+            Some(MetricValue::Histogram(histogram)) => histogram.count(),
+            None => 0,
+        }
+    }
+}
+
+impl Device {
+    /// A snapshot of the device's metrics. Each value is exact; work that ends meanwhile may be in some of them only.
+    pub fn metrics(&self) -> Metrics {
+        let counters = self.counters();
+        let one = |value: u64| vec![MetricPoint::of(&[], MetricValue::Count(value))];
+        let histogram =
+            |recorder: &Recorder| vec![MetricPoint::of(&[], MetricValue::Histogram(recorder.snapshot()))];
+        let counts = |counts: &[(&str, u64)]| -> Vec<MetricPoint> {
+            counts.iter().map(|(name, count)| MetricPoint::of(&[*name], MetricValue::Count(*count))).collect()
+        };
+        let kernels = counters.kernels.lock().clone();
+        let (pool, lists) = (self.pool().stats(), self.command_list_stats());
+        let moved = [
+            ("device", load(&counters.copied)),
+            ("fill", load(&counters.filled)),
+            ("to_device", load(&counters.written)),
+            ("from_device", load(&counters.read)),
+        ];
+        let durations = kernels.iter().map(|(name, kernel)| (name, kernel.duration.snapshot()));
+        let durations = durations.filter(|(_, histogram)| histogram.count() > 0);
+        let decisions =
+            ACTIONS.iter().zip(&counters.decisions).map(|((name, _), count)| (*name, load(count)));
+        let families = METRICS.iter().map(|metric| {
+            let points = match *metric {
+                catalog::SUBMISSIONS => counters.submissions.points(),
+                catalog::SUBMISSION_DURATION => histogram(&counters.submission_duration),
+                catalog::LAUNCHES => {
+                    let launches =
+                        kernels.iter().map(|(name, kernel)| (name.as_str(), load(&kernel.launches)));
+                    counts(&launches.collect::<Vec<_>>())
+                }
+                catalog::KERNEL_DURATION => {
+                    let points = durations.clone();
+                    points
+                        .map(|(name, histogram)| MetricPoint::of(&[name], MetricValue::Histogram(histogram)))
+                        .collect()
+                }
+                catalog::BYTES => counts(&moved),
+                catalog::COMPILATIONS => counters.compilations.points(),
+                catalog::COMPILATION_DURATION => histogram(&counters.compilation_duration),
+                catalog::DECISIONS => counts(&decisions.clone().collect::<Vec<_>>()),
+                catalog::RESETS => one(self.recovery().resets()),
+                catalog::BREAKER => breaker(&self.breaker().state()),
+                catalog::MEMORY => memory(&pool),
+                catalog::ALLOCATIONS => {
+                    counts(&[("hit", pool.hits), ("miss", pool.misses), ("refused", pool.refused)])
+                }
+                catalog::LISTS => counts(&[("hit", lists.hits), ("miss", lists.misses)]),
+                _ => Vec::new(),
+            };
+            MetricFamily { metric: *metric, points }
+        });
+        Metrics { device: self.name().to_owned(), families: families.collect() }
+    }
+}
+
+fn breaker(state: &BreakerState) -> Vec<MetricPoint> {
+    let now = match state {
+        BreakerState::Closed => "closed",
+        BreakerState::Open { .. } => "open",
+        BreakerState::HalfOpen => "half_open",
+        BreakerState::Terminal(_) => "terminal",
+    };
+    let all = ["closed", "open", "half_open", "terminal"];
+    all.map(|state| MetricPoint::of(&[state], MetricValue::Gauge((state == now).into()))).into()
+}
+
+fn memory(pool: &PoolStats) -> Vec<MetricPoint> {
+    let uses = [
+        ("live", pool.live_bytes),
+        ("blocks", pool.live_block_bytes),
+        ("idle", pool.idle_bytes),
+        ("wrapped", pool.wrapped_bytes),
+    ];
+    uses.map(|(name, bytes)| MetricPoint::of(&[name], MetricValue::Gauge(bytes))).into()
+}

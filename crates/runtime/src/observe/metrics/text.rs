@@ -1,0 +1,92 @@
+//! Metrics as text in the OpenMetrics format, which Prometheus reads (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
+
+use std::fmt::Write as _;
+
+use super::{Histogram, Metric, MetricKind, MetricValue, Metrics};
+
+/// Nanoseconds in a second.
+const SECOND: f64 = 1e9;
+
+impl Metrics {
+    /// The metrics of this device in the OpenMetrics text format; see [`Metrics::all_to_openmetrics`].
+    pub fn to_openmetrics(&self) -> String {
+        Self::all_to_openmetrics(std::slice::from_ref(self))
+    }
+
+    /// The metrics of several devices in the OpenMetrics text format, with `# EOF` at the end. Dots in names are underscores; counters end in
+    /// `_total`; a unit other than a count is part of the name, as in `elinvar_kernel_duration_seconds`. Each value has the attribute `device`.
+    /// The content type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+    pub fn all_to_openmetrics(devices: &[Self]) -> String {
+        let mut text = String::new();
+        for metric in super::METRICS {
+            let name = name(metric);
+            let kind = match metric.kind {
+                MetricKind::Counter => "counter",
+                MetricKind::Gauge => "gauge",
+                MetricKind::Histogram => "histogram",
+            };
+            let _infallible = writeln!(text, "# TYPE {name} {kind}");
+            if let Some(unit) = unit(metric) {
+                let _infallible = writeln!(text, "# UNIT {name} {unit}");
+            }
+            let _infallible = writeln!(text, "# HELP {name} {}", escaped(metric.meaning));
+            for metrics in devices {
+                let families = metrics.families.iter().filter(|family| family.metric == *metric);
+                for point in families.flat_map(|family| &family.points) {
+                    let mut labels = format!("device=\"{}\"", escaped(&metrics.device));
+                    for (attribute, value) in metric.attributes.iter().zip(&point.attributes) {
+                        let _infallible = write!(labels, ",{attribute}=\"{}\"", escaped(value));
+                    }
+                    put(&mut text, &name, &labels, &point.value);
+                }
+            }
+        }
+        text.push_str("# EOF\n");
+        text
+    }
+}
+
+/// A metric's name in this format.
+fn name(metric: &Metric) -> String {
+    let name = metric.name.replace('.', "_");
+    match unit(metric) {
+        Some(unit) if !name.ends_with(unit) => format!("{name}_{unit}"),
+        _ => name,
+    }
+}
+
+fn unit(metric: &Metric) -> Option<&'static str> {
+    match metric.unit {
+        "s" => Some("seconds"),
+        "By" => Some("bytes"),
+        _ => None,
+    }
+}
+
+fn put(text: &mut String, name: &str, labels: &str, value: &MetricValue) {
+    let _infallible = match value {
+        MetricValue::Count(count) => writeln!(text, "{name}_total{{{labels}}} {count}"),
+        MetricValue::Gauge(value) => writeln!(text, "{name}{{{labels}}} {value}"),
+        MetricValue::Histogram(histogram) => return put_histogram(text, name, labels, histogram),
+    };
+}
+
+/// Buckets of durations, cumulative, by their upper bounds in seconds.
+fn put_histogram(text: &mut String, name: &str, labels: &str, histogram: &Histogram) {
+    let mut below = 0;
+    for (end, count) in &histogram.buckets {
+        below += count;
+        // A bucket has the values up to its bound, which are whole nanoseconds.
+        let bound = end.saturating_sub(1) as f64 / SECOND;
+        let _infallible = writeln!(text, "{name}_bucket{{{labels},le=\"{bound:?}\"}} {below}");
+    }
+    let sum = histogram.sum as f64 / SECOND;
+    let _infallible = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {below}");
+    let _infallible = writeln!(text, "{name}_count{{{labels}}} {below}");
+    let _infallible = writeln!(text, "{name}_sum{{{labels}}} {sum:?}");
+}
+
+/// A label's value or a help text.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

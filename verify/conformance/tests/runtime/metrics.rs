@@ -1,0 +1,204 @@
+//! Metrics: what programs do is what they count.
+
+use elinvar::{
+    Buffer, Device, Error, Grid, Histogram, Kernel, METRICS, MetricValue, Metrics, RecoveryPolicy, Source,
+    Stream,
+};
+use elinvar_cache::Cache;
+use elinvar_conformance::sim::Op;
+use elinvar_driver::Driver as _;
+use elinvar_driver_cpu::CpuDriver;
+
+use crate::support::Bench;
+
+const KERNELS: &str = "
+    kernel void twice(device uint* x, uint i [[thread_position_in_grid]]) { x[i] *= 2; }
+    kernel void other(device uint* x, uint i [[thread_position_in_grid]]) { x[i] += 1; }";
+const N: usize = 1000;
+
+/// A device of its own, whose metrics other tests do not change.
+fn device() -> Device {
+    Device::new(CpuDriver::with_cache(2, &Cache::off()).devices().unwrap().remove(0))
+}
+
+fn kernels(device: &Device) -> [Kernel; 2] {
+    let library = device.compile(Source::named("metrics.metal", KERNELS)).unwrap();
+    ["twice", "other"].map(|name| library.kernel(name).unwrap())
+}
+
+fn launch(kernel: &Kernel, stream: &Stream, x: &mut Buffer<u32>) -> elinvar::Completion {
+    let n = x.len();
+    // SAFETY: each thread accesses its own element.
+    #[allow(unsafe_code)]
+    unsafe { kernel.launch(stream, Grid::threads(n).group(64), (x,)) }.unwrap()
+}
+
+fn histogram(metrics: &Metrics, name: &str, attributes: &[&str]) -> Histogram {
+    match metrics.get(name, attributes) {
+        Some(MetricValue::Histogram(histogram)) => histogram.clone(),
+        other => panic!("{name} {attributes:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn launches_count_alone_in_command_buffers_and_in_recordings() {
+    let device = device();
+    let ([twice, other], stream) = (kernels(&device), device.stream().unwrap());
+    let mut x = device.buffer_with_data(&[1_u32; N]).unwrap();
+    let mut times: Vec<u64> = Vec::new();
+    for _ in 0..7 {
+        let timing = launch(&twice, &stream, &mut x).wait().unwrap();
+        times.push(timing.end_ns - timing.start_ns);
+    }
+    let record = |x: &mut Buffer<u32>| {
+        let mut commands = stream.command_buffer();
+        for kernel in [&twice, &other, &twice] {
+            // SAFETY: each thread accesses its own element.
+            #[allow(unsafe_code)]
+            unsafe { commands.launch(kernel, Grid::threads(N), (&mut *x,)) }.unwrap();
+        }
+        commands
+    };
+    record(&mut x).submit().unwrap().wait().unwrap();
+    let recording = record(&mut x).record().unwrap();
+    for _ in 0..4 {
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe { stream.replay(&recording) }.unwrap().wait().unwrap();
+    }
+    let metrics = device.metrics();
+    assert_eq!(metrics.count("elinvar.kernel.launches", &["twice"]), 7 + 2 + 4 * 2);
+    assert_eq!(metrics.count("elinvar.kernel.launches", &["other"]), 1 + 4);
+    assert_eq!(metrics.count("elinvar.submissions", &["ok"]), 7 + 1 + 4);
+    assert_eq!(histogram(&metrics, "elinvar.submission.duration", &[]).count(), 12);
+    // Durations of a kernel are those of submissions with one launch.
+    let durations = histogram(&metrics, "elinvar.kernel.duration", &["twice"]);
+    assert_eq!((durations.count(), durations.sum), (7, times.iter().sum()));
+    times.sort_unstable();
+    for (quantile, exact) in [(0.01, times[0]), (0.5, times[3]), (1.0, times[6])] {
+        let found = durations.quantile(quantile).unwrap();
+        assert!((exact..=exact + exact / 8 + 1).contains(&found), "{quantile}: {found} for {exact}");
+    }
+    assert_eq!(metrics.get("elinvar.kernel.duration", &["other"]), None, "never launched alone");
+    assert_eq!(metrics.count("elinvar.compilations", &["ok"]), 1);
+}
+
+#[test]
+fn streams_at_the_same_time_lose_no_count() {
+    let device = device();
+    let [twice, other] = kernels(&device);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let stream = device.stream().unwrap();
+                let mut x = device.buffer_with_data(&[1_u32; 64]).unwrap();
+                let last =
+                    (0..300).map(|i| launch(if i % 3 == 0 { &other } else { &twice }, &stream, &mut x));
+                last.last().unwrap().wait().unwrap();
+            });
+        }
+    });
+    let metrics = device.metrics();
+    assert_eq!(metrics.count("elinvar.kernel.launches", &["twice"]), 4 * 200);
+    assert_eq!(metrics.count("elinvar.kernel.launches", &["other"]), 4 * 100);
+    assert_eq!(histogram(&metrics, "elinvar.kernel.duration", &["twice"]).count(), 4 * 200);
+}
+
+#[test]
+fn bytes_are_those_that_were_moved() {
+    let device = device();
+    let stream = device.stream().unwrap();
+    let mut x = device.buffer::<u32>(N).unwrap();
+    let mut y = device.buffer::<u32>(N).unwrap();
+    let before = device.metrics();
+    let moved = |route: &str| {
+        device.metrics().count("elinvar.transfer.bytes", &[route])
+            - before.count("elinvar.transfer.bytes", &[route])
+    };
+    x.write(&[3; N]).unwrap();
+    x.slice_mut(10..20).unwrap().write(&[4; 10]).unwrap();
+    assert_eq!(moved("to_device"), 4 * (N as u64 + 10));
+    stream.copy(&x, &mut y).unwrap();
+    stream.fill(x.slice_mut(0..100).unwrap(), 9_u32).unwrap().wait().unwrap();
+    assert_eq!((moved("device"), moved("fill")), (4 * N as u64, 400));
+    assert_eq!(y.slice(10..30).unwrap().to_vec().unwrap()[..11], [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3]);
+    assert_eq!(moved("from_device"), 80);
+}
+
+#[test]
+fn failures_count_by_class() {
+    let device = device();
+    let library = device.compile(Source::named("metrics.metal", KERNELS)).unwrap();
+    let (checked, stream) = (library.checked_kernel("twice").unwrap(), device.stream().unwrap());
+    let mut x = device.buffer_with_data(&[1_u32; N]).unwrap();
+    let mut launch = |threads: usize| checked.launch(&stream, Grid::threads(threads), (&mut x,)).unwrap();
+    let (faulty, behind) = (launch(N + 1), launch(N));
+    assert!(matches!(faulty.wait(), Err(Error::Fault(_))));
+    assert!(matches!(behind.wait(), Err(Error::Poisoned(_))));
+    stream.acknowledge();
+    assert!(device.compile(Source::named("wrong.metal", "kernel void wrong( {}")).is_err());
+    let metrics = device.metrics();
+    assert_eq!(metrics.count("elinvar.submissions", &["kernel_fault"]), 1);
+    assert_eq!(metrics.count("elinvar.submissions", &["earlier_work"]), 1);
+    assert_eq!(metrics.count("elinvar.submissions", &["ok"]), 0);
+    assert_eq!(metrics.count("elinvar.kernel.launches", &["twice"]), 0, "only those that succeeded");
+    assert_eq!(metrics.count("elinvar.compilations", &["ok"]), 1);
+    assert_eq!(metrics.count("elinvar.compilations", &["wrong_call"]), 1);
+}
+
+#[test]
+fn decisions_and_the_breaker_count() {
+    let bench = Bench::new();
+    let policy = RecoveryPolicy {
+        backoff: std::time::Duration::ZERO,
+        attempts: 3,
+        ..RecoveryPolicy::of(&bench.device)
+    };
+    let count = |metric: &str, attribute: &str| bench.device.metrics().count(metric, &[attribute]);
+    bench.sim.fail_next(Op::Queue, Error::Environment("injected".into()));
+    bench.device.recover(&policy, || bench.device.stream()).unwrap();
+    assert_eq!(count("elinvar.recovery.decisions", "retry"), 1);
+    bench.sim.fail_next(Op::Queue, Error::OutOfMemory { requested: 1, available: 0 });
+    bench.device.recover(&policy, || bench.device.stream()).unwrap();
+    assert_eq!(
+        (count("elinvar.recovery.decisions", "retry"), count("elinvar.recovery.decisions", "trim")),
+        (1, 1)
+    );
+    assert_eq!((count("elinvar.breaker.state", "closed"), count("elinvar.breaker.state", "open")), (1, 0));
+}
+
+#[test]
+fn memory_of_the_pool_goes_up_and_returns() {
+    let device = device();
+    let live = || device.metrics().count("elinvar.memory.usage", &["live"]);
+    let before = live();
+    let buffer = device.buffer::<u32>(N).unwrap();
+    assert_eq!(live() - before, 4 * N as u64);
+    drop(buffer);
+    assert_eq!(live(), before);
+    assert!(device.metrics().count("elinvar.memory.usage", &["idle"]) >= 4 * N as u64);
+    let hits = device.metrics().count("elinvar.memory.allocations", &["hit"]);
+    let _again = device.buffer::<u32>(N).unwrap();
+    assert_eq!(device.metrics().count("elinvar.memory.allocations", &["hit"]) - hits, 1);
+}
+
+#[test]
+fn the_page_lists_what_exists() {
+    let page = include_str!("../../../../docs/metrics.md");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `elinvar.")).collect();
+    let expected: Vec<String> = METRICS
+        .iter()
+        .map(|metric| {
+            let attributes: Vec<String> = metric.attributes.iter().map(|name| format!("`{name}`")).collect();
+            let kind = format!("{:?}", metric.kind).to_lowercase();
+            format!(
+                "| `{}` | {kind} | `{}` | {} | {} |",
+                metric.name,
+                metric.unit,
+                attributes.join(", "),
+                metric.meaning
+            )
+        })
+        .collect();
+    assert_eq!(rows, expected, "rows of docs/metrics.md:\n{}", expected.join("\n"));
+}

@@ -46,7 +46,8 @@ Suites:
            compile_softmax_8_sizes, compile_matmul_tiled_8_sizes: a kernel for eight threadgroup sizes;
            compile_NAME for each kernel of the cpu suite, with the duration of each stage
   device-side  grid_barrier: a step of a loop with a barrier of the whole grid; stencil_1000_steps in one launch;
-           indirect_1000_commands: encoded by a kernel and executed; nested_1000_launches: enqueued by kernels;
+           indirect_1000_commands: encoded by a kernel and executed; indirect_100_launches: with counts in memory;
+           nested_1000_launches: enqueued by kernels;
            resident_round_trip_awake, resident_wake_up: from an item to its result
   checks   vector_add_checked, matmul_naive_checked, matmul_naive_deadline
   cpu      whole kernels, with one thread and with all threads: saxpy_dram, saxpy_l2, matmul_naive,
@@ -148,6 +149,7 @@ const CASES: &[(&str, &str, Run)] = &[
     ("device-side", "grid_barrier", device_side::grid_barrier),
     ("device-side", "stencil_1000_steps", device_side::stencil),
     ("device-side", "indirect_1000_commands", device_side::indirect_commands),
+    ("device-side", "indirect_100_launches", device_side::indirect_launches),
     ("device-side", "nested_1000_launches", device_side::nested_launches),
     ("device-side", "resident_round_trip_awake", device_side::resident_round_trip_awake),
     ("device-side", "resident_wake_up", device_side::resident_wake_up),

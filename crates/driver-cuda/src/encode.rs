@@ -55,6 +55,12 @@ impl Encoder<'_> {
             (Grid::Threads(threads), _) => *threads,
             (Grid::Indirect(_), Some(counts)) => dispatch.threads_of(counts)?,
             (Grid::Indirect(counts), None) => {
+                for used in &dispatch.uses {
+                    memory(&used.slice)?.at(used.slice.offset, used.slice.len)?;
+                }
+                if self.launch_indirect(dispatch, counts)? {
+                    return Ok(Step::Work);
+                }
                 let from = memory(counts)?.at(counts.offset, Grid::COUNTS_BYTES)?;
                 let Shared { chunks, context, .. } = self.shared;
                 return self.staging.count(chunks, context, self.stream, from).map(|()| Step::Counts);

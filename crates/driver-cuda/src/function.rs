@@ -294,6 +294,30 @@ impl Function {
         Ok(dynamic as u32)
     }
 
+    /// Packs the parameters with zeros for those that depend on the grid.
+    pub(crate) fn pack_without_grid(&self, dispatch: &Dispatch, to: &mut Target<'_>) -> Result<Packed> {
+        let shared = self.pack(dispatch, (Dim3::from(0), 0, [0, 0]), to)?;
+        let mut end = 0_u32;
+        let place = |parameter: &Parameter| {
+            let (size, align) = match *parameter {
+                Parameter::Argument(_, Argument::Value { bytes, align }) => {
+                    (u32::try_from(bytes).unwrap_or(0), u32::try_from(align).unwrap_or(1).max(1))
+                }
+                Parameter::Argument(_, Argument::Threadgroup)
+                | Parameter::Threads(_)
+                | Parameter::Extent
+                | Parameter::Linear(_)
+                | Parameter::LogKernel => (4, 4),
+                _ => (8, 8),
+            };
+            let offset = end.next_multiple_of(align);
+            end = offset + size;
+            (*parameter, offset)
+        };
+        let offsets = self.parameters.iter().map(place).collect();
+        Ok(Packed { shared, offsets })
+    }
+
     fn argument(
         &self,
         dispatch: &Dispatch,
@@ -348,6 +372,14 @@ impl Drop for Function {
             let _left = unsafe { self.context.api.unload_module(self.module.0) };
         }
     }
+}
+
+/// The packed parameters of a launch.
+pub(crate) struct Packed {
+    /// Dynamic shared memory in bytes.
+    pub(crate) shared: u32,
+    /// Where the parameters are, in bytes.
+    pub(crate) offsets: Vec<(Parameter, u32)>,
 }
 
 /// The target stream of a launch, and its resources.

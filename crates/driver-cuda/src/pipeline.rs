@@ -8,9 +8,11 @@ use elinvar_driver::{Binding, Dim3, Error, LogKernel, Pipeline, Result, Signatur
 use elinvar_ptx::{Argument, Constants, Parameter, Ptx};
 use parking_lot::{Mutex, RwLock};
 
+use crate::commands::Program;
 use crate::context::Context;
 use crate::function::Function;
 use crate::log::KernelLog;
+use crate::shared::Shared;
 
 /// A kernel's code, and its log calls, if it has any.
 pub(crate) type Code = (Ptx, Option<Arc<KernelLog>>);
@@ -33,6 +35,8 @@ pub(crate) struct CudaPipeline {
     /// The variant that takes addresses instead, compiled on first use.
     twin: OnceLock<Arc<Function>>,
     making: Mutex<()>,
+    /// Both variants, linked for launches by the device, on first use.
+    programs: [OnceLock<Arc<Program>>; 2],
     make: Make,
     check: Check,
     /// Threadgroup sizes that have been accepted.
@@ -62,6 +66,7 @@ impl CudaPipeline {
             values,
             twin,
             making,
+            programs: [OnceLock::new(), OnceLock::new()],
             make,
             check,
             checked,
@@ -82,6 +87,24 @@ impl CudaPipeline {
         let (ptx, log) = self.code(Constants::Addresses)?;
         let twin = Function::load(&self.context, log, &ptx)?;
         Ok(self.twin.get_or_init(|| Arc::new(twin)))
+    }
+
+    /// The function variant for these bindings, linked for launches by the device. `None` without CUDA's device runtime, and for a cooperative
+    /// kernel. The context must be current.
+    pub(crate) fn program(&self, shared: &Shared, bindings: &[Binding]) -> Result<Option<&Arc<Program>>> {
+        let Ok(runtime) = &shared.device_runtime else { return Ok(None) };
+        if self.signature.is_cooperative() {
+            return Ok(None);
+        }
+        let has_addresses = !Arc::ptr_eq(self.function(bindings)?, &self.function);
+        let program = &self.programs[usize::from(has_addresses)];
+        let _turn = program.get().is_none().then(|| self.making.lock());
+        if program.get().is_none() {
+            let constants = if has_addresses { Constants::Addresses } else { Constants::Values };
+            let made = Program::link(&self.context, runtime, &[self], constants)?;
+            return Ok(Some(program.get_or_init(|| Arc::new(made))));
+        }
+        Ok(program.get())
     }
 
     /// The pipeline, after checking that it belongs to this driver.

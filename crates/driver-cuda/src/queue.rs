@@ -5,8 +5,8 @@
 //!
 //! - waits for events that are not promised by this device ([`CudaEvent`]), and everything behind them;
 //! - work behind a launch with bounds checks, until it is known whether that launch has failed;
-//! - an indirect launch, until all earlier work has completed and the counts were copied to the host. CUDA cannot launch a grid whose size
-//!   the host does not know, so the device waits for the host once per such launch;
+//! - an indirect launch without CUDA's device runtime, until all earlier work has completed and the counts were copied to the host. CUDA cannot
+//!   launch a grid whose size the host does not know, so the device waits for the host once per such launch;
 //! - work that is more than about a millisecond ahead, so that long work can still be cancelled, and the stream never has more launches
 //!   than the driver accepts without blocking.
 //!
@@ -78,6 +78,8 @@ pub(crate) struct Progress {
     pub(crate) broken: Option<Failure>,
     /// Number of commands in flight.
     commands: u32,
+    /// Number of fences in flight at which a failure may be found.
+    unverified: u32,
     /// Number of submissions that have begun and not ended.
     submissions: u64,
     /// Estimated duration of a submission.
@@ -140,7 +142,7 @@ impl Stream {
     fn fence(&self, tail: &mut Tail, staging: Staging, commands: u32, is_start: bool) -> Fence {
         let context = &self.shared.context;
         let mut broken = None;
-        if staging.has_news() {
+        if staging.has_reports() {
             broken = staging.fetch(context, self.stream.0).err();
         }
         if std::mem::take(&mut tail.has_more) {
@@ -152,6 +154,7 @@ impl Stream {
         let mut progress = self.progress.lock();
         progress.broken = broken.or(progress.broken);
         progress.commands += commands;
+        progress.unverified += u32::from(staging.has_reports());
         Fence { at: tail.last.clone(), given_ns: now_ns(), commands, staging, is_start }
     }
 
@@ -239,7 +242,12 @@ unsafe impl Backend for Stream {
         for command in commands {
             match command {
                 Command::Dispatch(dispatch) => {
-                    pipeline(dispatch)?.function(&dispatch.bindings)?;
+                    let pipeline = pipeline(dispatch)?;
+                    pipeline.function(&dispatch.bindings)?;
+                    if dispatch.grid.threads().is_none() {
+                        let _current = self.shared.context.enter()?;
+                        pipeline.program(&self.shared, &dispatch.bindings)?;
+                    }
                 }
                 Command::ExecuteCommands(execution) => {
                     let _current = self.shared.context.enter()?;
@@ -289,6 +297,10 @@ unsafe impl Backend for Stream {
         // A destroyed context ends everything.
         let Ok(_current) = self.shared.context.enter() else { return false };
         let (tail, command) = (&mut *self.encoder.lock(), &issue.commands()[issue.next()]);
+        // A signal behind a launch that may have failed cannot be promised.
+        if matches!(command, Command::Signal { .. }) && self.progress.lock().unverified > 0 {
+            return false;
+        }
         self.start(issue, tail, command);
         let fence = self.fence(tail, Staging::default(), 0, false);
         if let (Command::Signal { event, value }, Some(at)) = (command, &fence.at)
@@ -341,7 +353,8 @@ impl Stream {
             progress.start_ns = end_ns;
         }
         progress.commands -= fence.commands;
-        if fence.staging.has_news() {
+        if fence.staging.has_reports() {
+            progress.unverified -= 1;
             progress.counts = fence.staging.counts();
         }
         drop(progress);

@@ -11,7 +11,7 @@ use elinvar_driver::{Dim3, Error, Fault, Grid, Init, Label, Memory, Result, Stor
 use elinvar_ptx::{Bounds, FaultRecord};
 use parking_lot::Mutex;
 
-use crate::commands::CommandsCheck;
+use crate::commands::{CommandsCheck, CountsCheck};
 use crate::context::{Context, at, void};
 use crate::failure::Failure;
 use crate::memory::CudaMemory;
@@ -20,6 +20,8 @@ use crate::memory::CudaMemory;
 const CHUNK: u64 = 64 << 10;
 /// Alignment of allocations in a chunk, in bytes.
 const ALIGN: u64 = 64;
+/// Maximum number of launches with counts in memory that share a block of reports.
+const COUNTS: usize = 128;
 /// Maximum number of unused chunks that a device keeps.
 const SPARE: usize = 32;
 
@@ -69,6 +71,8 @@ enum Meaning {
     Launch(Arc<Bounds>, Option<Arc<Label>>),
     /// The report of an execution of commands.
     Commands(CommandsCheck),
+    /// The reports of launches whose counts are in memory, of up to [`COUNTS`].
+    Counts(Vec<CountsCheck>),
 }
 
 impl Meaning {
@@ -77,6 +81,7 @@ impl Meaning {
         match self {
             Self::Launch(..) => size_of::<FaultRecord>(),
             Self::Commands(check) => check.bytes(),
+            Self::Counts(_) => COUNTS * CountsCheck::BYTES,
         }
     }
 }
@@ -125,6 +130,27 @@ impl Staging {
         check: CommandsCheck,
     ) -> Result<CUdeviceptr> {
         self.check(chunks, context, stream, Meaning::Commands(check))
+    }
+
+    /// The device address of an empty report of a launch with counts in memory.
+    pub(crate) fn counts_report(
+        &mut self,
+        chunks: &Chunks,
+        context: &Arc<Context>,
+        stream: CUstream,
+        check: CountsCheck,
+    ) -> Result<CUdeviceptr> {
+        let first = match self.checks.last() {
+            Some(Check { chunk, offset, meaning: Meaning::Counts(known) }) if known.len() < COUNTS => {
+                self.chunks[*chunk].device.at(*offset, 0)?
+            }
+            _ => self.check(chunks, context, stream, Meaning::Counts(Vec::new()))?,
+        };
+        let Some(Check { meaning: Meaning::Counts(known), .. }) = self.checks.last_mut() else {
+            return Err(Error::Environment("a report is missing".into()));
+        };
+        known.push(check);
+        Ok(first + ((known.len() - 1) * CountsCheck::BYTES) as u64)
     }
 
     fn check(
@@ -190,7 +216,12 @@ impl Staging {
 
     /// Whether the host must read results before it can issue more: a launch may have failed, or the next launch needs its counts.
     pub(crate) fn has_news(&self) -> bool {
-        !self.checks.is_empty() || self.counts.is_some()
+        self.counts.is_some() || self.checks.iter().any(|check| !matches!(check.meaning, Meaning::Counts(_)))
+    }
+
+    /// Whether the device reports anything.
+    pub(crate) fn has_reports(&self) -> bool {
+        self.counts.is_some() || !self.checks.is_empty()
     }
 
     /// The counts. Must be called after the part has ended.
@@ -207,6 +238,10 @@ impl Staging {
                 let fault = (record.taken != 0).then(|| bounds.fault(&record))?;
                 Some(Error::Fault(Fault { launch: launch.clone(), ..fault }))
             }
+            Meaning::Counts(launches) => (0..).zip(launches).find_map(|(at, launch)| {
+                let offset = check.offset + at * CountsCheck::BYTES as u64;
+                launch.fault(self.read::<[u32; 4]>(check.chunk, offset)?)
+            }),
             Meaning::Commands(commands) => {
                 let mut report = vec![0; commands.bytes()];
                 let host = &self.chunks[check.chunk].host;

@@ -72,6 +72,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "graphs::faults_stay_where_they_are", NO_LAYER),
     ("metal", "indirect::checked_kernels", NO_LAYER),
     ("metal", "indirect::counts_beyond_the_limits", "the device alone sees the counts"),
+    ("metal", "indirect::errors_reach_what_is_behind", "the device alone sees the counts"),
     ("metal", "indirect_commands::", NO_COMMANDS),
     ("metal", "large_buffers::checked_accesses_of_4_gib", NO_LAYER),
     ("metal", "large_buffers::checked_accesses_of_12_gib", NO_LAYER),

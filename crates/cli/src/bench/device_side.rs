@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use elinvar::{
-    Arg, Grid, IndirectCommandBuffer, IndirectCommandBufferDescriptor, Kernel, LaunchQueue, PersistentKernel,
-    Residency, Stream,
+    Arg, Buffer, Grid, IndirectCommandBuffer, IndirectCommandBufferDescriptor, Kernel, LaunchQueue,
+    PersistentKernel, Residency, Stream,
 };
 
 use super::carried::compile;
@@ -163,6 +163,39 @@ pub(super) fn indirect_commands(context: &Context) -> Result<Measured> {
     let stages = vec![("executed again".into(), executed)];
     let baselines = vec![("commands", recorded)];
     Ok(Measured { size, median_ns: indirect, baselines, stages, ..Measured::default() })
+}
+
+/// Launches with counts in memory, against launches whose counts the host knows.
+pub(super) fn indirect_launches(context: &Context) -> Result<Measured> {
+    const COUNT: usize = 100;
+    let device = &context.device;
+    let (shift, stream) = (compile(device, "device_side.metal", KERNELS)?.kernel("shift")?, device.stream()?);
+    let first: Vec<u32> = (0..GROUP as u32 * 4).collect();
+    let (mut x, mut y) = (device.buffer_with_data(&first)?, device.buffer_with_data(&first)?);
+    let counts = device.buffer_with_data(&[4_u32, 1, 1])?;
+    let run = |target: &mut Buffer<u32>, grid: Grid| {
+        timed(&stream, || {
+            let mut list = stream.command_buffer();
+            for _ in 0..COUNT {
+                // SAFETY: each thread has its own element.
+                #[allow(unsafe_code)]
+                unsafe {
+                    list.launch(&shift, grid.clone(), (&mut *target,))?;
+                }
+            }
+            list.submit()?;
+            Ok(())
+        })
+    };
+    let indirect = run(&mut x, Grid::indirect(&counts).group(GROUP))?;
+    let known = run(&mut y, Grid::threads(4 * GROUP).group(GROUP))?;
+    if x.to_vec()? != y.to_vec()? {
+        return Err(Failure::input(
+            "the launches with counts in memory and those with known ones differ".to_owned(),
+        ));
+    }
+    let size = format!("{COUNT} launches of 4 threadgroups of {GROUP}");
+    Ok(Measured { size, median_ns: indirect, baselines: vec![("launches", known)], ..Measured::default() })
 }
 
 /// Chains of launches that kernels enqueue, compared with the same launches recorded by the host in one command buffer.

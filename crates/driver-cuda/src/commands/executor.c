@@ -264,6 +264,58 @@ NOINLINE static u32 smallest(u32 value) {
     return least;
 }
 
+// Of a launch whose threadgroup counts are in memory: `indirect.rs`. Positions are offsets in the parameters; NOWHERE for none.
+#define NOWHERE 0xffffffffu
+#define MOST_PARAMETERS 952
+typedef struct {
+    void *entry;
+    const u32 *counts;
+    u32 *status;
+    u32 group[3], shared, threads_at[3], extent_at, groups_at[2], bytes, unused;
+    u64 parameters[MOST_PARAMETERS / 8];
+} Indirect;
+
+static void put(char *to, u32 at, u32 value) {
+    if (at != NOWHERE) *(u32 *)(to + at) = value;
+}
+
+// Reads the counts and launches the kernel. The host has packed its parameters, but for those that depend on the counts. One thread.
+KERNEL void elinvar_launch_indirect(Indirect launch) {
+    u32 groups[3], threads[3], is_whole = 1, fits = 1;
+    u64 blocks = 1, group_threads = 1;
+    u32 code = DONE, error = 0;
+    for (u32 d = 0; d < 3; ++d) {
+        groups[d] = launch.status[1 + d] = launch.counts[d];
+        u64 all = (u64)groups[d] * launch.group[d];
+        if (all >> 32) code = REJECTED;
+        threads[d] = (u32)all;
+        group_threads *= launch.group[d];
+        fits &= groups[d] <= (d == 0 ? 0x7fffffffu : 65535u);
+        blocks = blocks > 0x7fffffffu ? blocks : blocks * groups[d];
+    }
+    if (!groups[0] || !groups[1] || !groups[2]) return;
+    if (code == DONE && !fits && blocks > 0x7fffffffu) code = GRID;
+    char *to = 0;
+    if (code == DONE) {
+        is_whole = group_threads % 32 == 0;
+        u32 x = launch.group[0], y = launch.group[1], z = launch.group[2];
+        Dim3 grid = fits ? (Dim3){groups[0], groups[1], groups[2]} : (Dim3){(u32)blocks, 1, 1};
+        Dim3 block = z > 64 ? (Dim3){x, y * z, 1} : (Dim3){x, y, z};
+        u32 extent = !fits ? 3 : !is_whole ? 2 : threads[1] == 1 && threads[2] == 1 ? 0 : 1;
+        to = __cudaCDP2GetParameterBufferV2(launch.entry, grid, block, launch.shared);
+        if (to) {
+            for (u32 i = 0; i < launch.bytes; i += 8) *(u64 *)(to + i) = launch.parameters[i / 8];
+            for (u32 d = 0; d < 3; ++d) put(to, launch.threads_at[d], threads[d]);
+            for (u32 d = 0; d < 2; ++d) put(to, launch.groups_at[d], groups[d]);
+            put(to, launch.extent_at, (z > 64 ? y << 8 : 0) | extent);
+            error = __cudaCDP2LaunchDeviceV2(to, FIRE_AND_FORGET);
+        }
+        if (!to || error) code = LAUNCH_FAILED;
+    }
+    launch.status[0] = code;
+    if (code == LAUNCH_FAILED) launch.status[1] = error;
+}
+
 // The first index from `from` to `end` whose command has a barrier, or has none; `end` if there is none.
 NOINLINE static u32 find(const Execution *e, u32 from, u32 end, u32 barrier) {
     for (u32 first = from; first < end; first += THREADS) {

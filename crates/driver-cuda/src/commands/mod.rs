@@ -4,6 +4,7 @@
 //! Linking needs CUDA's device runtime, `libcudadevrt.a`, which is part of CUDA's toolkit and of the Python package
 //! `nvidia-cuda-runtime`. Graphs are not used: a CUDA graph does not wait for kernels that a kernel launches behind itself.
 
+mod indirect;
 mod layout;
 mod program;
 
@@ -11,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUdeviceptr, CUfunction};
+use cudarc::driver::sys::CUfunction;
 use elinvar_driver::{
     Access, Binding, CommandHeader, CommandRange, CommandRecord, Error, ExecuteCommands, Fault, NestedLaunch,
     QueueHeader, Result,
 };
 use elinvar_ptx::FaultRecord;
 
+pub(crate) use self::indirect::CountsCheck;
 use self::layout::{Bytes, INHERITED, STATUS_BYTES, code};
 pub(crate) use self::program::{Program, Programs};
 use crate::encode::{Encoder, Step};
@@ -142,7 +144,10 @@ impl Encoder<'_> {
         bytes.u32s(&[0, work.depth]);
         bytes.0.extend(inherited.0);
         let all = staging.copy(chunks, context, stream, &bytes.0)?;
-        self.launch_executor(function, all)
+        let mut params = Bytes::default();
+        params.u64s(&[all]);
+        params.u32s(&[0, 0]);
+        self.launch_executor(function, THREADS, params)
     }
 
     /// The ranges that commands may name, those with the largest first address last.
@@ -182,11 +187,8 @@ impl Encoder<'_> {
     }
 
     #[allow(unsafe_code)] // a C function
-    fn launch_executor(&mut self, function: CUfunction, execution: CUdeviceptr) -> Result<()> {
+    fn launch_executor(&mut self, function: CUfunction, threads: u32, mut params: Bytes) -> Result<()> {
         let context = &self.shared.context;
-        let mut params = Bytes::default();
-        params.u64s(&[execution]);
-        params.u32s(&[0, 0]);
         let mut bytes = params.0.len();
         // SAFETY: CUDA's markers for a buffer with all parameters and its size; both stay valid until the call returns, which copies them.
         let mut extra = [
@@ -199,7 +201,7 @@ impl Encoder<'_> {
         // SAFETY: the executor takes these parameters and checks the commands; the submission keeps the memory that they may name.
         let launched = unsafe {
             let stream = self.stream;
-            context.api.launch(function, 1, 1, 1, THREADS, 1, 1, 0, stream, null_mut(), extra.as_mut_ptr())
+            context.api.launch(function, 1, 1, 1, threads, 1, 1, 0, stream, null_mut(), extra.as_mut_ptr())
         };
         launched.map_err(|failure| context.error(failure, "executing commands"))
     }

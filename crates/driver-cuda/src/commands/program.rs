@@ -26,9 +26,10 @@ use crate::pipeline::CudaPipeline;
 
 /// Made from `executor.c`.
 const EXECUTOR: &str = include_str!("executor.ptx");
-/// Its entries: for indirect command buffers, and for nested launches.
+/// Its entries: for indirect command buffers, for nested launches, and for launches with counts in memory.
 const COMMANDS: &str = "elinvar_execute_commands";
 const NESTED: &str = "elinvar_launch_nested";
+const INDIRECT: &str = "elinvar_launch_indirect";
 /// `CU_JIT_INPUT_PTX` and `CU_JIT_INPUT_LIBRARY`.
 const PTX: u32 = 1;
 const LIBRARY: u32 = 4;
@@ -82,7 +83,9 @@ impl Programs {
         if all.len() >= MANY {
             all.retain(Known::is_alive);
         }
-        let program = Arc::new(Program::link(context, runtime, execution)?);
+        let pipelines: Vec<&CudaPipeline> =
+            execution.kernels().map(|pipeline| CudaPipeline::of(&**pipeline)).collect::<Result<_>>()?;
+        let program = Arc::new(Program::link(context, runtime, &pipelines, Constants::Addresses)?);
         all.push(Known {
             pipelines: Arc::downgrade(&execution.pipelines),
             inherited: execution.pipeline.as_ref().map(Arc::downgrade),
@@ -92,12 +95,24 @@ impl Programs {
     }
 }
 
+/// The code of a kernel.
+#[derive(Clone, Copy, Default)]
+pub(super) struct First {
+    pub(super) entry: u64,
+    pub(super) most_threads: u32,
+    /// Maximum dynamic shared memory of a launch from the device, in bytes.
+    pub(super) most_dynamic: u64,
+}
+
 /// Kernels and the executor.
 pub(crate) struct Program {
     context: Arc<Context>,
     module: Handle<CUmodule>,
     pub(super) commands: Handle<CUfunction>,
     pub(super) nested: Handle<CUfunction>,
+    pub(super) indirect: Handle<CUfunction>,
+    /// Of its first kernel.
+    pub(super) first: First,
     /// Kernels, parameters, arguments, and zeros.
     tables: CudaMemory,
     /// Where the parts of the tables begin.
@@ -110,10 +125,14 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    fn link(context: &Arc<Context>, runtime: &Path, execution: &ExecuteCommands) -> Result<Self> {
-        let pipelines: Vec<&CudaPipeline> =
-            execution.kernels().map(|pipeline| CudaPipeline::of(&**pipeline)).collect::<Result<_>>()?;
-        let parts = pipelines.iter().map(|pipeline| pipeline.code(Constants::Addresses));
+    /// Links kernels with the executor. The context must be current.
+    pub(crate) fn link(
+        context: &Arc<Context>,
+        runtime: &Path,
+        pipelines: &[&CudaPipeline],
+        constants: Constants,
+    ) -> Result<Self> {
+        let parts = pipelines.iter().map(|pipeline| pipeline.code(constants));
         let (codes, logs): (Vec<Ptx>, Vec<_>) = parts.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let renamed: Vec<(String, String)> =
             codes.iter().enumerate().map(|(i, ptx)| rename(ptx, i)).collect();
@@ -126,6 +145,8 @@ impl Program {
             module,
             commands: Handle(null_mut()),
             nested: Handle(null_mut()),
+            indirect: Handle(null_mut()),
+            first: First::default(),
             tables: CudaMemory::new(context, 0, Storage::Private, Init::Uninitialized)?,
             offsets: [0; 4],
             kernel_count: codes.len() as u32,
@@ -134,6 +155,7 @@ impl Program {
         };
         program.commands = Handle(program.function(COMMANDS).map_err(failed)?);
         program.nested = Handle(program.function(NESTED).map_err(failed)?);
+        program.indirect = Handle(program.function(INDIRECT).map_err(failed)?);
         let mut tables = Tables::default();
         let mut zeros = 0;
         for (((pipeline, ptx), log), (_, entry)) in pipelines.iter().zip(&codes).zip(&logs).zip(&renamed) {
@@ -141,14 +163,19 @@ impl Program {
             let attribute = |which| program.attribute(function, which).map_err(failed);
             let most_threads = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
             let own = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+            // More must be allowed for a function, which the device runtime does not ask for.
+            let most_dynamic = ORDINARY_SHARED.saturating_sub(own.into());
+            let entry = program.address(&format!("{entry}_address"))?;
+            if program.first.entry == 0 {
+                program.first = First { entry, most_threads, most_dynamic };
+            }
             tables.add(&Kernel {
-                entry: program.address(&format!("{entry}_address"))?,
+                entry,
                 most_threads: most_threads.min(pipeline.max_threads_per_threadgroup()),
                 most_size: pipeline.max_size().to_array(),
                 own_memory: pipeline.threadgroup_memory(),
                 dynamic_base: ptx.dynamic_base,
-                // More must be allowed for a function, which the device runtime does not ask for.
-                most_dynamic: ORDINARY_SHARED.saturating_sub(own.into()),
+                most_dynamic,
                 parameters: &ptx.parameters,
                 signature: &ptx.signature,
                 is_checked: ptx.checks.is_some(),

@@ -6,7 +6,7 @@ use super::{CaseResult, expect_all, kernel, launch, run};
 
 cases!("indirect": runs_over_what_was_found, zero_counts_run_nothing, positions_in_three_dimensions,
     offsets_into_the_buffer, behind_copy_fill_and_kernel, many_in_one_submission, counts_by_other_streams,
-    run_again_with_other_counts, checked_kernels, counts_beyond_the_limits);
+    run_again_with_other_counts, checked_kernels, counts_beyond_the_limits, errors_reach_what_is_behind);
 
 /// Threadgroup size of the kernels that are launched indirectly.
 const GROUP: u32 = 64;
@@ -319,5 +319,32 @@ fn counts_beyond_the_limits(device: &Device) -> CaseResult {
     let counts = device.buffer_with_data(&[2_u32, 1, 3])?;
     launch(&tally, &stream, Grid::indirect(&counts).group(32), (&mut n,))?.wait()?;
     assert_eq!(n.to_vec()?, [6 * 32]);
+    Ok(())
+}
+
+/// What waits for work behind counts that are an error ends in that error, on the stream and on one that waits for its event.
+fn errors_reach_what_is_behind(device: &Device) -> CaseResult {
+    if !device.caps().features.sees_counts {
+        return Err(Error::unsupported("the device alone sees the counts, and any may happen").into());
+    }
+    let tally = kernel(device, "tally", TALLY)?;
+    let (first, second, event) = (device.stream()?, device.stream()?, device.event()?);
+    let (mut n, mut m) = (device.buffer::<u32>(1)?, device.buffer::<u32>(1)?);
+    let counts = device.buffer_with_data(&[1, u32::MAX, 1])?;
+    second.wait_for(&event, 1)?;
+    let waiting = launch(&tally, &second, Grid::threads(64).group(32), (&mut m,))?;
+    launch(&tally, &first, Grid::indirect(&counts).group((1, 32)), (&mut n,))?;
+    let behind = launch(&tally, &first, Grid::threads(64).group(32), (&mut n,))?;
+    first.signal(&event, 1)?;
+    for result in [behind.wait().map(drop), event.wait(1), waiting.wait().map(drop)] {
+        let is_it =
+            matches!(&result, Err(Error::Poisoned(cause)) if cause.to_string().contains("4294967295"));
+        assert!(is_it, "{result:?}");
+    }
+    assert_eq!(event.value(), 0);
+    assert!(first.acknowledge().is_some() && second.acknowledge().is_some());
+    m.fill(0)?;
+    launch(&tally, &second, Grid::threads(64).group(32), (&mut m,))?.wait()?;
+    assert_eq!(m.to_vec()?, [64]);
     Ok(())
 }

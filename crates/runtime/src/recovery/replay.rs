@@ -201,6 +201,11 @@ impl Copies<'_> {
                 let caps = self.other.caps();
                 caps.features.primitives.expect(primitive, operands, &caps.name)?;
             }
+            Command::ExecuteCommands(_) | Command::LaunchNested(_) => {
+                return Err(Error::unsupported(
+                    "commands in memory have device addresses, which differ between devices",
+                ));
+            }
             other => return Err(Error::unsupported(format!("{other:?} on another device"))),
         }
         Ok(command)

@@ -42,10 +42,14 @@ pub(crate) struct Counters {
     pub(crate) written: AtomicU64,
     pub(crate) read: AtomicU64,
     decisions: [AtomicU64; ACTIONS.len()],
-    pipelines: RwLock<HashMap<usize, (Weak<dyn Pipeline>, Arc<KernelCounters>)>>,
+    /// By address.
+    pipelines: RwLock<HashMap<usize, Known>>,
     /// By name.
     kernels: Mutex<BTreeMap<String, Arc<KernelCounters>>>,
 }
+
+/// A pipeline, and the counters of its kernel.
+type Known = (Weak<dyn Pipeline>, Arc<KernelCounters>);
 
 /// Counters of the kernels of one name.
 #[derive(Default)]

@@ -169,6 +169,7 @@ const TOY: [&str; 8] = [
 const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Does not apply if shader validation is enabled for the process.
+const NO_DEVICE_RUNTIME: &str = "libcudadevrt.a";
 const NO_COMMANDS: &str = "does not execute indirect command buffers";
 const NO_LAYER: &str = "shader validation is off";
 const NO_TABLES: &str = "the Metal driver does not support tables of functions";
@@ -193,6 +194,11 @@ fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'stati
     if needs.is_some_and(|(_, kind, data_type)| !has_primitive((number, device), *kind, *data_type)) {
         return Some(NO_LIBRARY);
     }
+    if ["indirect_commands::", "nested_launches::"].iter().any(|chapter| case.starts_with(chapter))
+        && lacks_device_runtime(device)
+    {
+        return Some(NO_DEVICE_RUNTIME);
+    }
     if let Some(reason) = memory_lacks(device, case) {
         return Some(reason);
     }
@@ -203,6 +209,13 @@ fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'stati
         NO_TRACE => !set("METAL_CAPTURE_ENABLED"),
         _ => true,
     })
+}
+
+/// Whether CUDA's device runtime was not found: the device tells the reason in place of the file.
+fn lacks_device_runtime(device: &Device) -> bool {
+    let details = device.details();
+    let found = details.iter().find(|(name, _)| *name == "device runtime");
+    found.is_some_and(|(_, file)| !std::path::Path::new(file).is_file())
 }
 
 /// Why a device's memory does not allow a case of the chapter `large_buffers`.

@@ -1,6 +1,6 @@
 //! Metrics of a device, always on: [`Device::metrics`] takes a snapshot, [`Metrics::to_openmetrics`] formats it.
 //!
-//! What a submission adds is counted when it has ended, on the thread that reports it: relaxed atomic additions, and a read lock to find a kernel.
+//! What a submission adds is counted when it has ended, on the thread that reports it: relaxed atomic additions, and a table of the thread to find a kernel.
 //! Our own registry in place of a library's: `metrics` and `prometheus-client` look a handle up by name and labels in locked maps, and have
 //! neither histograms of this resolution nor exact sums.
 
@@ -8,12 +8,13 @@ mod catalog;
 mod histogram;
 mod text;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use elinvar_driver::sync::{Mutex, RwLock};
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Command, Error, Pipeline, Result, Timing};
 
 pub use catalog::{METRICS, Metric, MetricKind};
@@ -43,13 +44,26 @@ pub(crate) struct Counters {
     pub(crate) read: AtomicU64,
     decisions: [AtomicU64; ACTIONS.len()],
     /// By address.
-    pipelines: RwLock<HashMap<usize, Known>>,
+    pipelines: Mutex<HashMap<usize, Known>>,
     /// By name.
     kernels: Mutex<BTreeMap<String, Arc<KernelCounters>>>,
 }
 
 /// A pipeline, and the counters of its kernel.
 type Known = (Weak<dyn Pipeline>, Arc<KernelCounters>);
+
+/// Number of pipelines that a thread finds without a lock.
+const RECENT_KERNELS: usize = 16;
+
+thread_local! {
+    /// Pipelines that this thread has counted last, each in a place that its address chooses. A pipeline belongs to one device.
+    static RECENT: [RefCell<Option<Known>>; RECENT_KERNELS] = const { [const { RefCell::new(None) }; RECENT_KERNELS] };
+}
+
+/// Whether a command is a launch of this kernel.
+fn is_launch_of(command: &Command, pipeline: &Arc<dyn Pipeline>) -> bool {
+    matches!(command, Command::Dispatch(dispatch) if Arc::ptr_eq(&dispatch.pipeline, pipeline))
+}
 
 /// Counters of the kernels of one name.
 #[derive(Default)]
@@ -126,10 +140,18 @@ impl Counters {
             });
             return;
         }
-        for command in commands {
+        let mut commands = commands.iter().peekable();
+        while let Some(command) = commands.next() {
             match command {
-                Command::Dispatch(dispatch) => self.launch(&dispatch.pipeline),
-                Command::LaunchNested(nested) => self.launch(&nested.root.pipeline),
+                Command::Dispatch(dispatch) => {
+                    // Launches of one kernel often follow one another.
+                    let mut count = 1;
+                    while commands.next_if(|next| is_launch_of(next, &dispatch.pipeline)).is_some() {
+                        count += 1;
+                    }
+                    self.launches(&dispatch.pipeline, count);
+                }
+                Command::LaunchNested(nested) => self.launches(&nested.root.pipeline, 1),
                 Command::Copy { target, .. } => _ = self.copied.fetch_add(target.len, Ordering::Relaxed),
                 Command::Fill { target, .. } => _ = self.filled.fetch_add(target.len, Ordering::Relaxed),
                 _ => {}
@@ -152,23 +174,39 @@ impl Counters {
         }
     }
 
-    fn launch(&self, pipeline: &Arc<dyn Pipeline>) {
-        self.kernel(pipeline, |kernel| _ = kernel.launches.fetch_add(1, Ordering::Relaxed));
+    fn launches(&self, pipeline: &Arc<dyn Pipeline>, count: u64) {
+        self.kernel(pipeline, |kernel| _ = kernel.launches.fetch_add(count, Ordering::Relaxed));
     }
 
     fn kernel(&self, pipeline: &Arc<dyn Pipeline>, count: impl FnOnce(&KernelCounters)) {
         let key = identity(pipeline);
-        // A pipeline is kept allocated while it is listed, so no other can have its address.
-        if let Some((_, kernel)) = self.pipelines.read().get(&key) {
-            return count(kernel);
+        let mut count = Some(count);
+        let mut count_in = |kernel: &KernelCounters| count.take().map_or((), |count| count(kernel));
+        let counted = RECENT.try_with(|recent| {
+            let slot = &recent[key / 64 % RECENT_KERNELS];
+            // A pipeline is kept allocated while it is known, so no other can have its address.
+            if let Some((known, kernel)) = &*slot.borrow()
+                && std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(pipeline))
+            {
+                return count_in(kernel);
+            }
+            let known = self.find(key, pipeline);
+            count_in(&known.1);
+            slot.replace(Some(known));
+        });
+        // The thread is ending.
+        if counted.is_err() {
+            count_in(&self.find(key, pipeline).1);
         }
-        let kernel = self.named(&pipeline.signature().name);
-        count(&kernel);
-        let mut pipelines = self.pipelines.write();
+    }
+
+    fn find(&self, key: usize, pipeline: &Arc<dyn Pipeline>) -> Known {
+        let mut pipelines = self.pipelines.lock();
         if pipelines.len() >= PIPELINES {
             pipelines.retain(|_, (pipeline, _)| pipeline.strong_count() > 0);
         }
-        pipelines.insert(key, (Arc::downgrade(pipeline), kernel));
+        let new = || (Arc::downgrade(pipeline), self.named(&pipeline.signature().name));
+        pipelines.entry(key).or_insert_with(new).clone()
     }
 
     fn named(&self, name: &str) -> Arc<KernelCounters> {

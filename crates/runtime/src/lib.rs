@@ -153,6 +153,8 @@ mod pages {
     mod graphs {}
     #[doc = include_str!("../../../docs/function-constants.md")]
     mod function_constants {}
+    #[doc = include_str!("../../../docs/metrics.md")]
+    mod metrics {}
     #[doc = include_str!("../../../docs/logging.md")]
     mod logging {}
     #[doc = include_str!("../../../docs/cpu.md")]

@@ -28,7 +28,8 @@ mod linux {
 
     use elinvar::{
         Action, BreakerLimits, BreakerState, Buffer, Completion, Device, DeviceKind, Error, Grid, HostAccess,
-        IsolatedOptions, Kernel, RecoveryPolicy, Source, Storage, Stream, TraceStep,
+        IsolatedOptions, Kernel, PersistentKernel, RecoveryPolicy, Residency, Source, Storage, Stream,
+        TraceStep,
     };
     use elinvar_conformance::suite::drop_last_device;
     use libtest_mimic::Trial;
@@ -68,6 +69,7 @@ mod linux {
         work_beside_a_crash_is_done_again,
         work_that_is_lost_in_place_is_not_done_again,
         host_memory_is_refused_with_the_reason,
+        resident_kernels_are_refused_with_the_reason,
         checked_kernels_fault_as_elsewhere,
         the_last_device_may_be_dropped_in_a_callback,
         random_faults_beside_another_device,
@@ -602,6 +604,22 @@ mod linux {
         #[allow(unsafe_code)]
         let refused = unsafe { bench.device.buffer_no_copy(vec![0_u32; LENGTH]) };
         assert!(matches!(refused, Err(Error::Unsupported(why)) if why.contains("isolated")));
+    }
+
+    fn resident_kernels_are_refused_with_the_reason(kind: DeviceKind) {
+        let bench = Bench::new(kind);
+        let text = "#include <elinvar/resident>
+            kernel void square(constant elinvar::inbox<uint, uint>& inbox) {
+                uint item;
+                while (inbox.receive(item)) inbox.complete(item * item);
+            }";
+        let square = bench.device.compile(Source::msl(text)).unwrap().kernel("square").unwrap();
+        // SAFETY: it is refused and has no effect.
+        #[allow(unsafe_code)]
+        let refused = unsafe { PersistentKernel::<u32, u32>::start(&square, Residency::new(1, 32), ()) };
+        assert!(matches!(refused, Err(Error::Unsupported(why)) if why.contains("cannot wake the threads")));
+        // What is there goes on.
+        bench.expect_computes();
     }
 
     fn checked_kernels_fault_as_elsewhere(kind: DeviceKind) {

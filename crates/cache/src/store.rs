@@ -73,6 +73,29 @@ impl Cache {
         Self { version: version.into(), folder: folder.ok().map(Arc::new) }
     }
 
+    /// Examines the user's cache: its folder, in which an entry was stored and found again, or `None` if it is off.
+    ///
+    /// # Errors
+    /// Why the cache does not work, with its folder or the setting that is wrong.
+    pub fn examine() -> Result<Option<PathBuf>, String> {
+        let limit = place::limit(std::env::var_os("ELINVAR_CACHE_LIMIT").as_deref())?;
+        let Some(path) = place::folder(std::env::var_os("ELINVAR_CACHE").as_deref()) else { return Ok(None) };
+        let at = |why: &dyn std::fmt::Display| format!("`{}`: {why}", path.display());
+        let owner = rustix::process::geteuid().as_raw();
+        let folder = Folder::open(&path, owner, limit).map_err(|why| at(&why))?;
+        let bytes = std::process::id().to_ne_bytes();
+        let key = KeyBuilder::new().text("examined").bytes(&bytes).finish();
+        let sealed = entry::seal(&key, &bytes).ok_or_else(|| at(&"no entry can be made"))?;
+        folder.store(&key, &sealed).map_err(|why| at(&format!("an entry cannot be stored: {why}")))?;
+        let found = folder.load(&key);
+        let _gone = rustix::fs::unlinkat(&folder.open, key.to_string(), AtFlags::empty());
+        match found {
+            Ok(Some(found)) if found == bytes => Ok(Some(path)),
+            Ok(_) => Err(at(&"an entry that was stored is not found")),
+            Err(why) => Err(at(&format!("an entry that was stored cannot be read: {why}"))),
+        }
+    }
+
     /// Whether it is enabled.
     pub fn is_on(&self) -> bool {
         self.folder.is_some()

@@ -48,7 +48,7 @@ impl Devices {
     }
 }
 
-fn print_caps(caps: &Caps) -> Result<()> {
+pub fn print_caps(caps: &Caps) -> Result<()> {
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     say(format_args!("{}  {}", caps.kind.name(), caps.name))?;
     let units = caps.limits.compute_units;

@@ -10,6 +10,7 @@ mod binding;
 mod check;
 mod constant;
 mod devices;
+mod doctor;
 mod failure;
 mod npy;
 mod output;
@@ -47,6 +48,8 @@ const EXIT_CODES: &str = "Exit codes: 0 success, 1 invalid kernel or arguments, 
 enum Verb {
     /// List the available devices and the compiler
     Devices(devices::Devices),
+    /// Prove that each device computes, and say what is missing
+    Doctor(doctor::Doctor),
     /// Compile Metal files and print the parameters of their kernels
     Check(check::Check),
     /// Run a kernel on arrays and scalars
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
     }
     let done = match Cli::parse_from(arguments()).verb {
         Verb::Devices(verb) => verb.run(),
+        Verb::Doctor(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
         Verb::Pack(verb) => verb.run(),

@@ -20,7 +20,7 @@ const N: &str = "n=64u32";
 
 #[test]
 fn every_verb_has_help_with_examples() {
-    for verb in ["devices", "check", "run", "pack", "bench"] {
+    for verb in ["devices", "doctor", "check", "run", "pack", "bench"] {
         let help = elinvar(&[verb, "--help"]);
         help.expect(0, &[]);
         assert!(help.stdout.contains("Examples:\n  elinvar "), "{}", help.stdout);
@@ -123,6 +123,53 @@ fn accesses_past_the_end_are_reported_or_padded() {
     );
     padded.expect(0, &[]);
     assert_eq!(padded.json()["outputs"][0]["max"], 0.0);
+}
+
+#[test]
+fn doctor_proves_that_devices_compute_and_says_what_is_missing() {
+    let text = elinvar(&["doctor"]);
+    text.expect(0, &[]);
+    let said = &text.stdout;
+    let kernels = ["positions", "vector_add", "scale", "double_in_place", "matmul", "reduce"];
+    for kernel in kernels {
+        assert!(said.contains(&format!("ok      {kernel}: ")), "{said}");
+    }
+    assert!(said.contains("compiler  ") && said.contains("cache  ") && !said.contains("FAILED"), "{said}");
+    let json = elinvar(&["doctor", "--json"]).json();
+    assert_eq!(json["failures"], 0);
+    for device in json["devices"].as_array().expect("devices") {
+        let computed = device["kernels"].as_array().expect("kernels").iter();
+        let names: Vec<_> =
+            computed.filter(|kernel| kernel["elements"].is_u64()).map(|kernel| &kernel["name"]).collect();
+        assert_eq!(names, kernels, "{device}");
+    }
+}
+
+#[test]
+fn doctor_without_a_compiler_or_a_cache() {
+    let folder = Folder::new();
+    let file = folder.write("file", "");
+    let with = |variables: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_elinvar"));
+        let output =
+            command.arg("doctor").envs(variables.iter().copied()).output().expect("the program runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    // A cache that does not work is said, and everything computes.
+    let (code, said) = with(&[("ELINVAR_CACHE", &file)]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("cache  does not work") && said.contains(&file), "{said}");
+    assert!(said.contains("ELINVAR_CACHE can name another folder"), "{said}");
+    let (code, said) = with(&[("ELINVAR_CACHE", "off"), ("ELINVAR_CLANG", "/none/clang")]);
+    assert_eq!(code, Some(3), "{said}");
+    for part in [
+        "FAILED  compilation: ELINVAR_CLANG: `/none/clang`",
+        "apt-get install clang",
+        "compiler  none",
+        "cache  off",
+    ] {
+        assert!(said.contains(part), "`{part}` is missing in {said}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! a second test, `…::is_unsupported`, runs it and fails unless the device gives that reason. `suite::unsupported` counts and lists
 //! these cases. A case that is unsupported and not listed fails.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, PoisonError, RwLock};
 
 use elinvar::driver::primitive::{DataType, PrimitiveKind};
 use elinvar::{Device, DeviceKind, IsolatedOptions};
@@ -318,7 +318,7 @@ fn pair_trial(case: PairCase, (one, ours): (usize, &Device), (other, theirs): (u
     let [from, to] = [ours, theirs].map(|device| device.kind().name());
     let name = format!("{from}::{}_from_{one}_to_{to}_{other}", case.name);
     let (ours, theirs) = (ours.clone(), theirs.clone());
-    Trial::test(name, move || counted(|| computed(case.run(&ours, &theirs))))
+    Trial::test(name, move || counted(false, || computed(case.run(&ours, &theirs))))
 }
 
 /// The test of a case. If the case is unsupported, the test is ignored, and a second one expects the reason.
@@ -329,10 +329,12 @@ fn case_trials(
     reason: Option<&'static str>,
 ) -> Vec<Trial> {
     let name = format!("{kind}::{}", case.name);
+    // Calls of CUDA that wait for the device, such as loading a module, wait for a resident kernel as well, and hold up those of its own case.
+    let is_alone = kind == "cuda" && case.name.starts_with("resident::");
     let Some(reason) = reason else {
         let run = move || {
             let mut skipped = None;
-            counted(|| match case.run(&device())? {
+            counted(is_alone, || match case.run(&device())? {
                 // Others may use the memory that this case needs: it is ignored, with the reason.
                 Outcome::Unsupported(text) if text.contains(SHORT) => {
                     skipped = Some(text);
@@ -345,7 +347,7 @@ fn case_trials(
         return vec![Trial::ignorable_test(name, run)];
     };
     let refused = Trial::test(format!("{name}::is_unsupported"), move || {
-        counted(|| match case.run(&device())? {
+        counted(is_alone, || match case.run(&device())? {
             Outcome::Unsupported(text) if text.contains(reason) => Ok(()),
             Outcome::Unsupported(text) => Err(format!("expected `{reason}`, got: {text}").into()),
             Outcome::Computed => Err(format!("computes, though it is listed as: {reason}").into()),
@@ -378,9 +380,16 @@ fn computed(outcome: Result<Outcome, Failure>) -> Result<(), Failed> {
     }
 }
 
-/// Runs a case, which also fails if it leaks Metal objects, where these are counted.
-fn counted(case: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
-    case()?;
+/// Runs a case, with others or alone; it also fails if it leaks Metal objects, where these are counted.
+fn counted(is_alone: bool, case: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    static TURNS: RwLock<()> = RwLock::new(());
+    if is_alone {
+        let _turn = TURNS.write().unwrap_or_else(PoisonError::into_inner);
+        case()?;
+    } else {
+        let _turn = TURNS.read().unwrap_or_else(PoisonError::into_inner);
+        case()?;
+    }
     #[cfg(elinvar_apple)]
     left::expect_what_devices_keep()?;
     Ok(())

@@ -33,7 +33,7 @@ for family in families(open(sys.argv[1], newline='').read()):
     for sample in family.samples:
         if sample.labels['device'] != 'second':
             assert sample.labels['device'] == 'a \"device\"\\\\\\n', sample
-            labels = [value for name, value in sample.labels.items() if name != 'device']
+            labels = [value for name, value in sample.labels.items() if name not in ('device', 'index')]
             print(sample.name, *labels, repr(float(sample.value)), sep='\\t')";
     let output = Command::new(python).args(["-c", script]).arg(&file).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -67,6 +67,10 @@ for family in families(open(sys.argv[1], newline='').read()):
                     assert_eq!(find("_count", &[]), histogram.count() as f64);
                     assert_eq!(find("_sum", &[]), histogram.sum as f64 / 1e9);
                     assert_eq!(find("_bucket", &["+Inf"]), histogram.count() as f64);
+                    // Below 2^20 ns, about a millisecond.
+                    let below = histogram.buckets.iter().filter(|(end, _)| *end <= 1 << 20);
+                    let below: u64 = below.map(|(_, count)| count).sum();
+                    assert_eq!(find("_bucket", &["0.001048575"]), below as f64);
                 }
                 other => panic!("{other:?}"),
             }

@@ -1,8 +1,10 @@
 //! Metrics: what programs do is what they count.
 
+use std::time::Duration;
+
 use elinvar::{
-    Buffer, Device, Error, Grid, Histogram, Kernel, METRICS, MetricValue, Metrics, RecoveryPolicy, Source,
-    Stream,
+    BreakerLimits, Buffer, Device, Error, Grid, Histogram, Kernel, METRICS, MetricValue, Metrics,
+    RecoveryPolicy, Source, Stream,
 };
 use elinvar_cache::Cache;
 use elinvar_conformance::sim::Op;
@@ -149,11 +151,7 @@ fn failures_count_by_class() {
 #[test]
 fn decisions_and_the_breaker_count() {
     let bench = Bench::new();
-    let policy = RecoveryPolicy {
-        backoff: std::time::Duration::ZERO,
-        attempts: 3,
-        ..RecoveryPolicy::of(&bench.device)
-    };
+    let policy = RecoveryPolicy { backoff: Duration::ZERO, attempts: 3, ..RecoveryPolicy::of(&bench.device) };
     let count = |metric: &str, attribute: &str| bench.device.metrics().count(metric, &[attribute]);
     bench.sim.fail_next(Op::Queue, Error::Environment("injected".into()));
     bench.device.recover(&policy, || bench.device.stream()).unwrap();
@@ -164,7 +162,28 @@ fn decisions_and_the_breaker_count() {
         (count("elinvar.recovery.decisions", "retry"), count("elinvar.recovery.decisions", "trim")),
         (1, 1)
     );
-    assert_eq!((count("elinvar.breaker.state", "closed"), count("elinvar.breaker.state", "open")), (1, 0));
+    let states = || ["closed", "open"].map(|state| count("elinvar.breaker.state", state));
+    assert_eq!(states(), [1, 0]);
+    // Three failures open the breaker, which refuses the next call; a reset closes it.
+    let limits = BreakerLimits { failures: 3, cooldown: Duration::from_secs(3600), longest: Duration::MAX };
+    bench.device.breaker().set_limits(limits);
+    let once = RecoveryPolicy { attempts: 1, ..policy };
+    for _ in 0..4 {
+        bench.sim.fail_next(Op::Queue, Error::Environment("injected".into()));
+        assert!(bench.device.recover(&once, || bench.device.stream()).is_err());
+    }
+    assert_eq!((states(), count("elinvar.recovery.decisions", "refuse")), ([0, 1], 1));
+    let resets = || bench.device.metrics().count("elinvar.recovery.resets", &[]);
+    let before = resets();
+    bench.device.reset().unwrap();
+    assert_eq!((states(), resets()), ([1, 0], before + 1));
+    // Command lists are taken from the pool again.
+    let lists = |result: &str| count("elinvar.command_lists", result);
+    let [hits, misses] = ["hit", "miss"].map(lists);
+    (0..3).for_each(|_| drop(bench.stream.command_buffer().submit()));
+    bench.stream.synchronize().unwrap();
+    assert_eq!(lists("hit") + lists("miss"), hits + misses + 4);
+    assert!(lists("hit") > hits);
 }
 
 #[test]

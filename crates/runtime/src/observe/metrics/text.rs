@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use super::{Histogram, Metric, MetricKind, MetricValue, Metrics};
 
+/// Bounds of the buckets in the text, in nanoseconds, as powers of two: 1 µs to 69 s.
+const BOUNDS: std::ops::RangeInclusive<u32> = 10..=36;
 /// Nanoseconds in a second.
 const SECOND: f64 = 1e9;
 
@@ -14,7 +16,8 @@ impl Metrics {
     }
 
     /// The metrics of several devices in the OpenMetrics text format, with `# EOF` at the end. Dots in names are underscores; counters end in
-    /// `_total`; a unit other than a count is part of the name, as in `elinvar_kernel_duration_seconds`. Each value has the attribute `device`.
+    /// `_total`; a unit other than a count is part of the name, as in `elinvar_kernel_duration_seconds`. Each value has
+    /// the labels `device` and `index`, its position in `devices`, which tells devices of one name apart.
     /// The content type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
     pub fn all_to_openmetrics(devices: &[Self]) -> String {
         let mut text = String::new();
@@ -30,10 +33,10 @@ impl Metrics {
                 let _infallible = writeln!(text, "# UNIT {name} {unit}");
             }
             let _infallible = writeln!(text, "# HELP {name} {}", escaped(metric.meaning));
-            for metrics in devices {
+            for (index, metrics) in devices.iter().enumerate() {
                 let families = metrics.families.iter().filter(|family| family.metric == *metric);
                 for point in families.flat_map(|family| &family.points) {
-                    let mut labels = format!("device=\"{}\"", escaped(&metrics.device));
+                    let mut labels = format!("device=\"{}\",index=\"{index}\"", escaped(&metrics.device));
                     for (attribute, value) in metric.attributes.iter().zip(&point.attributes) {
                         let _infallible = write!(labels, ",{attribute}=\"{}\"", escaped(value));
                     }
@@ -71,18 +74,19 @@ fn put(text: &mut String, name: &str, labels: &str, value: &MetricValue) {
     };
 }
 
-/// Buckets of durations, cumulative, by their upper bounds in seconds.
+/// Buckets of durations, cumulative, by their upper bounds in seconds. All series have the same bounds, so that they can be added up.
 fn put_histogram(text: &mut String, name: &str, labels: &str, histogram: &Histogram) {
-    let mut below = 0;
-    for (end, count) in &histogram.buckets {
-        below += count;
-        // A bucket has the values up to its bound, which are whole nanoseconds.
-        let bound = end.saturating_sub(1) as f64 / SECOND;
+    for power in BOUNDS {
+        // Whole nanoseconds below a power of two, at which a bucket of the histogram ends.
+        let end = 1_u64 << power;
+        let below: u64 =
+            histogram.buckets.iter().filter(|(last, _)| *last <= end).map(|(_, count)| count).sum();
+        let bound = (end - 1) as f64 / SECOND;
         let _infallible = writeln!(text, "{name}_bucket{{{labels},le=\"{bound:?}\"}} {below}");
     }
-    let sum = histogram.sum as f64 / SECOND;
-    let _infallible = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {below}");
-    let _infallible = writeln!(text, "{name}_count{{{labels}}} {below}");
+    let (count, sum) = (histogram.count(), histogram.sum as f64 / SECOND);
+    let _infallible = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+    let _infallible = writeln!(text, "{name}_count{{{labels}}} {count}");
     let _infallible = writeln!(text, "{name}_sum{{{labels}}} {sum:?}");
 }
 

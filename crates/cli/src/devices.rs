@@ -24,12 +24,7 @@ impl Devices {
         let toolchain = Toolchain::find();
         if self.json {
             let devices: Vec<Value> = devices.iter().map(device_json).collect();
-            let compiler = match &toolchain {
-                Ok(found) => json!({ "path": found.path(), "version": found.version() }),
-                Err(error) => json!({ "error": error.to_string() }),
-            };
-            let absent: serde_json::Map<String, Value> =
-                Device::absent().into_iter().map(|(kind, reason)| (kind.into(), reason.into())).collect();
+            let (absent, compiler) = (absent_json(), compiler_json(&toolchain));
             return print_json(&json!({ "devices": devices, "absent": absent, "compiler": compiler }));
         }
         for device in &devices {
@@ -38,13 +33,30 @@ impl Devices {
                 say(format_args!("  {name} {value}"))?;
             }
         }
-        for (kind, reason) in Device::absent() {
-            say(format_args!("{kind}  none\n  {reason}"))?;
-        }
-        match toolchain {
-            Ok(found) => say(format_args!("compiler  {} ({})", found.path().display(), found.version())),
-            Err(error) => say(format_args!("compiler  none\n  {}", error.to_string().replace('\n', "\n  "))),
-        }
+        print_absent_and_compiler(&toolchain)
+    }
+}
+
+/// Why backends have no device, and the compiler, or how to get one.
+pub fn print_absent_and_compiler(toolchain: &Result<Toolchain, elinvar_msl::Error>) -> Result<()> {
+    for (kind, reason) in Device::absent() {
+        say(format_args!("{kind}  none\n  {reason}"))?;
+    }
+    match toolchain {
+        Ok(found) => say(format_args!("compiler  {} ({})", found.path().display(), found.version())),
+        Err(error) => say(format_args!("compiler  none\n  {}", error.to_string().replace('\n', "\n  "))),
+    }
+}
+
+pub fn absent_json() -> Value {
+    let absent = Device::absent().into_iter().map(|(kind, reason)| (kind.to_owned(), reason.into()));
+    Value::Object(absent.collect())
+}
+
+pub fn compiler_json(toolchain: &Result<Toolchain, elinvar_msl::Error>) -> Value {
+    match toolchain {
+        Ok(found) => json!({ "path": found.path(), "version": found.version() }),
+        Err(error) => json!({ "error": error.to_string() }),
     }
 }
 

@@ -8,7 +8,7 @@ use elinvar_cache::Cache;
 use elinvar_msl::Toolchain;
 use serde_json::{Value, json};
 
-use crate::devices::print_caps;
+use crate::devices::{absent_json, compiler_json, print_absent_and_compiler, print_caps};
 use crate::failure::{Failure, Result};
 use crate::report::{print_json, say, time_text};
 
@@ -46,12 +46,7 @@ impl Doctor {
             examined.iter().flat_map(|one| &one.kernels).filter(|(_, result)| result.is_err()).count();
         if self.json {
             let devices: Vec<Value> = examined.iter().map(Examined::json).collect();
-            let absent: serde_json::Map<String, Value> =
-                Device::absent().into_iter().map(|(kind, reason)| (kind.into(), reason.into())).collect();
-            let compiler = match &toolchain {
-                Ok(found) => json!({ "path": found.path(), "version": found.version() }),
-                Err(error) => json!({ "error": error.to_string() }),
-            };
+            let (absent, compiler) = (absent_json(), compiler_json(&toolchain));
             let cache = match &cache {
                 Ok(folder) => json!({ "folder": folder }),
                 Err(why) => json!({ "error": why }),
@@ -63,13 +58,7 @@ impl Doctor {
         } else {
             say(format_args!("elinvar {}", env!("CARGO_PKG_VERSION")))?;
             examined.iter().try_for_each(Examined::print)?;
-            for (kind, reason) in Device::absent() {
-                say(format_args!("{kind}  none\n  {reason}"))?;
-            }
-            match &toolchain {
-                Ok(found) => say(format_args!("compiler  {} ({})", found.path().display(), found.version())),
-                Err(error) => say(format_args!("compiler  none\n  {}", indented(&error.to_string()))),
-            }?;
+            print_absent_and_compiler(&toolchain)?;
             match &cache {
                 Ok(Some(folder)) => {
                     say(format_args!("cache  {}: entries are stored and found", folder.display()))

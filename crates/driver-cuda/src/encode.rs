@@ -51,13 +51,13 @@ impl Encoder<'_> {
     }
 
     pub(crate) fn dispatch(&mut self, dispatch: &Dispatch) -> Result<Step> {
+        for used in &dispatch.uses {
+            memory(&used.slice)?.at(used.slice.offset, used.slice.len)?;
+        }
         let threads = match (&dispatch.grid, self.counts.take()) {
             (Grid::Threads(threads), _) => *threads,
             (Grid::Indirect(_), Some(counts)) => dispatch.threads_of(counts)?,
             (Grid::Indirect(counts), None) => {
-                for used in &dispatch.uses {
-                    memory(&used.slice)?.at(used.slice.offset, used.slice.len)?;
-                }
                 if self.launch_indirect(dispatch, counts)? {
                     return Ok(Step::Work);
                 }
@@ -66,9 +66,6 @@ impl Encoder<'_> {
                 return self.staging.count(chunks, context, self.stream, from).map(|()| Step::Counts);
             }
         };
-        for used in &dispatch.uses {
-            memory(&used.slice)?.at(used.slice.offset, used.slice.len)?;
-        }
         let function = pipeline(dispatch)?.function(&dispatch.bindings)?;
         let chunks: &Chunks = &self.shared.chunks;
         let (staging, counter, params) = (&mut *self.staging, &mut *self.counter, &mut *self.params);

@@ -250,6 +250,32 @@ fn run(device: &Device, kernel: &Kernel, grid: impl Into<Grid>, args: impl Args)
     launch(kernel, &device.stream()?, grid, args)?.wait().map(drop)
 }
 
+/// Expects a fault of this kernel with all parts in its message.
+#[track_caller]
+fn expect_fault<T: std::fmt::Debug>(result: elinvar::Result<T>, kernel: &str, parts: &[&str]) {
+    match result {
+        Err(Error::Fault(fault)) => {
+            assert_eq!(fault.kernel, kernel, "{fault}");
+            for part in parts {
+                assert!(fault.message.contains(part), "`{part}` is missing in: {fault}");
+            }
+        }
+        other => panic!("expected a fault with {parts:?}, got {other:?}"),
+    }
+}
+
+/// Expects an invalid or unsupported call, with this part in its message.
+#[track_caller]
+fn refused<T>(result: elinvar::Result<T>, part: &str) {
+    match result {
+        Err(Error::InvalidArgument(text) | Error::Unsupported(text)) => {
+            assert!(text.contains(part), "`{part}` is missing in: {text}");
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("accepted, expected: {part}"),
+    }
+}
+
 /// Compares every element.
 #[track_caller]
 fn expect_all<T: PartialEq + std::fmt::Debug>(got: &[T], expected: impl Fn(usize) -> T) {

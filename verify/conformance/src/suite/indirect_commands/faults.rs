@@ -7,8 +7,8 @@ use elinvar::{
     Arg, Device, Error, Grid, IndirectCommandBuffer, IndirectCommandBufferDescriptor as Descriptor,
 };
 
-use super::{KERNELS, empty, execute, expect_fault, handles, kernels, library, ramp, reference};
-use crate::suite::{CaseResult, expect_all, launch, logging};
+use super::{KERNELS, empty, execute, handles, kernels, library, ramp, reference};
+use crate::suite::{CaseResult, expect_all, expect_fault, launch, logging, refused};
 
 cases!("indirect_commands": invalid_commands, used_again_after_a_failure, commands_behind_the_last, faults_name_the_command, random_records,
     log_lines, a_deadline_within_a_command, cancelled, wrong_arguments);
@@ -302,16 +302,6 @@ fn wrong_arguments(device: &Device) -> CaseResult {
     let mut commands = IndirectCommandBuffer::new(device, Descriptor::new(4).buffers(2), &[&add])?;
     let table = library.kernel("table")?;
     let (mut x, mut words) = (device.buffer::<u32>(8)?, device.buffer::<u32>(1)?);
-    #[track_caller]
-    fn refused<T>(result: elinvar::Result<T>, part: &str) {
-        match result {
-            Err(Error::InvalidArgument(text) | Error::Unsupported(text)) => {
-                assert!(text.contains(part), "`{part}` is missing in: {text}");
-            }
-            Err(error) => panic!("{error}"),
-            Ok(_) => panic!("accepted, expected: {part}"),
-        }
-    }
     refused(IndirectCommandBuffer::new(device, Descriptor::new(0), &[&add]), "0 commands");
     refused(IndirectCommandBuffer::new(device, Descriptor::new(1).buffers(32), &[&add]), "32 buffers");
     refused(IndirectCommandBuffer::new(device, Descriptor::new(1), &[]), "0 kernels");

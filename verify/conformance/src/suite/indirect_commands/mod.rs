@@ -6,7 +6,7 @@ use elinvar::{
     IndirectCommandBufferDescriptor as Descriptor, Kernel, Library, Source, Stream,
 };
 
-use super::{Case, CaseResult, expect_all, launch};
+use super::{Case, CaseResult, expect_all, expect_fault, launch};
 
 mod faults;
 
@@ -64,20 +64,6 @@ fn execute(stream: &Stream, execution: &Execution<'_>) -> elinvar::Result<Comple
 
 fn handles(commands: &IndirectCommandBuffer, first: &Kernel, second: &Kernel) -> elinvar::Result<Arg> {
     Ok(Arg::value(&[commands.handle()?, commands.number(first)?, commands.number(second)?]))
-}
-
-/// Expects a fault of this kernel with all parts in its message.
-#[track_caller]
-fn expect_fault<T: std::fmt::Debug>(result: elinvar::Result<T>, kernel: &str, parts: &[&str]) {
-    match result {
-        Err(Error::Fault(fault)) => {
-            assert_eq!(fault.kernel, kernel, "{fault}");
-            for part in parts {
-                assert!(fault.message.contains(part), "`{part}` is missing in: {fault}");
-            }
-        }
-        other => panic!("expected a fault with {parts:?}, got {other:?}"),
-    }
 }
 
 fn encoded_by_the_host(device: &Device) -> CaseResult {

@@ -5,24 +5,10 @@ use std::time::Duration;
 use elinvar::{Arg, Device, Error, Graph, Grid, LaunchQueue};
 
 use super::{HALVE, halvings, kernels, library, nested};
-use crate::suite::{CaseResult, expect_all, launch, logging};
+use crate::suite::{CaseResult, expect_all, expect_fault, launch, logging, refused};
 
 cases!("nested_launches": room_for_launches, depth, a_fault_in_a_child, invalid_launches, log_lines, a_deadline_within_a_child,
     a_deadline_of_endless_levels, cancelled, wrong_arguments);
-
-/// Expects a fault of this kernel with all parts in its message.
-#[track_caller]
-fn expect_fault<T: std::fmt::Debug>(result: elinvar::Result<T>, kernel: &str, parts: &[&str]) {
-    match result {
-        Err(Error::Fault(fault)) => {
-            assert_eq!(fault.kernel, kernel, "{fault}");
-            for part in parts {
-                assert!(fault.message.contains(part), "`{part}` is missing in: {fault}");
-            }
-        }
-        other => panic!("expected a fault with {parts:?}, got {other:?}"),
-    }
-}
 
 const FAN: &str = "
     kernel void leaf(device atomic_uint* x) { atomic_fetch_add_explicit(x, 1u, memory_order_relaxed); }
@@ -280,16 +266,6 @@ fn wrong_arguments(device: &Device) -> CaseResult {
     let mut queue = LaunchQueue::new(device, 4, 2, &[&halve])?;
     let mut x = device.buffer::<u32>(8)?;
     let stream = device.stream()?;
-    #[track_caller]
-    fn refused<T>(result: elinvar::Result<T>, part: &str) {
-        match result {
-            Err(Error::InvalidArgument(text) | Error::Unsupported(text)) => {
-                assert!(text.contains(part), "`{part}` is missing in: {text}");
-            }
-            Err(error) => panic!("{error}"),
-            Ok(_) => panic!("accepted, expected: {part}"),
-        }
-    }
     let threads = || Grid::threads(8).group(32);
     let words = device.buffer::<u32>(4)?;
     let bytes = device.buffer::<u8>(64)?;

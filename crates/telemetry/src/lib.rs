@@ -1,0 +1,5 @@
+//! Metrics, traces and logs of Elinvar's devices, in the formats of other tools: Prometheus, OpenTelemetry, Perfetto.
+//!
+//! The runtime records ([`elinvar::Device::metrics`], [`elinvar::Trace`]); this crate formats and sends. It is a crate of its own, so that
+//! programs without exporters do not depend on an HTTP server and protocol buffers.
+#![forbid(unsafe_code)]

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Command, Error, Pipeline, Result, Timing};
@@ -34,6 +34,7 @@ const OTHER: &str = "(other)";
 /// Counters of a device.
 #[derive(Default)]
 pub(crate) struct Counters {
+    since: Since,
     submissions: ByResult,
     submission_duration: Recorder,
     compilations: ByResult,
@@ -47,6 +48,15 @@ pub(crate) struct Counters {
     pipelines: Mutex<HashMap<usize, Known>>,
     /// By name.
     kernels: Mutex<BTreeMap<String, Arc<KernelCounters>>>,
+}
+
+/// When counting began.
+struct Since(SystemTime);
+
+impl Default for Since {
+    fn default() -> Self {
+        Self(SystemTime::now())
+    }
 }
 
 /// A pipeline, and the counters of its kernel.
@@ -213,6 +223,8 @@ impl Counters {
 pub struct Metrics {
     /// Name of the device.
     pub device: String,
+    /// When the device was opened, and counting began.
+    pub since: SystemTime,
     /// One entry for each of [`METRICS`], in their order.
     pub families: Vec<MetricFamily>,
 }
@@ -323,7 +335,7 @@ impl Device {
             };
             MetricFamily { metric: *metric, points }
         });
-        Metrics { device: self.name().to_owned(), families: families.collect() }
+        Metrics { device: self.name().to_owned(), since: counters.since.0, families: families.collect() }
     }
 }
 

@@ -154,8 +154,8 @@ quantities! {
     PcieWidth = "elinvar.hw.pcie.width", false, "{lane}", [];
     /// Lanes that device and slot have
     PcieWidthLimit = "elinvar.hw.pcie.width.limit", false, "{lane}", [];
-    /// Throughput of PCI Express over the last 20 ms
-    PcieThroughput = "elinvar.hw.pcie.throughput", false, "By/s", ["network.io.direction"];
+    /// Bytes that the GPU has transmitted and received over PCI Express
+    PcieBytes = "hw.gpu.io", true, "By", ["network.io.direction"];
     /// Mean clock of the processors
     CpuSpeed = "hw.cpu.speed", false, "Hz", [];
     /// Highest clock of a processor

@@ -39,11 +39,18 @@ impl HostSensors {
 
     /// All readings, for [`elinvar_driver::Device::readings`].
     pub fn readings(&self) -> Readings {
+        let mut readings = self.of_machine();
+        process::read_own(&self.root, &mut readings);
+        readings
+    }
+
+    /// The readings that are not this process's alone.
+    pub fn of_machine(&self) -> Readings {
         let mut readings = Readings::default();
         self.rapl.read(&mut readings);
         thermal_zones::read(&self.root, &mut readings);
         self.clocks(&mut readings);
-        process::read(&self.root, &mut readings);
+        process::read_machine(&self.root, &mut readings);
         self.memory(&mut readings);
         control_group::read(&self.root, &mut readings);
         self.pressure(&mut readings);

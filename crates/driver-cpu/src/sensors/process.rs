@@ -8,27 +8,34 @@ use crate::host;
 /// Columns of the first line of `/proc/stat`, by OpenTelemetry's names; `guest` and `guest_nice` are part of `user` and `nice`.
 const MODES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 
-/// Adds the readings.
-pub(super) fn read(root: &Root, readings: &mut Readings) {
-    let ticks = host::sysconf(libc::_SC_CLK_TCK).filter(|ticks| *ticks > 0);
-    let ticks = ticks
-        .ok_or_else(|| Error::unsupported("the system does not say how long a clock tick of `/proc` is"));
-    let seconds = |count: Result<u64>| Ok(count? as f64 / ticks.clone()? as f64);
-    let machine = machine(root);
+/// Adds the machine's processor time.
+pub(super) fn read_machine(root: &Root, readings: &mut Readings) {
+    let counts = machine(root);
     for (at, mode) in MODES.iter().enumerate() {
-        let count = machine.clone().and_then(|counts| {
+        let count = counts.clone().and_then(|counts| {
             let none = || Error::unsupported(format!("`/proc/stat` has no number of `{mode}`"));
             counts.get(at).copied().ok_or_else(none)
         });
-        readings.add(Quantity::CpuTime, &[mode], seconds(count));
+        readings.add(Quantity::CpuTime, &[mode], count.and_then(seconds));
     }
+}
+
+/// Adds this process's processor time and memory.
+pub(super) fn read_own(root: &Root, readings: &mut Readings) {
     let own = root.text("proc/self/stat");
     // `utime`, `stime` and `rss`, by their numbers in proc_pid_stat(5).
     let field = |number: usize| own.as_ref().map_err(Clone::clone).and_then(|text| field(text, number));
-    readings.add(Quantity::ProcessCpuTime, &["user"], seconds(field(14)));
-    readings.add(Quantity::ProcessCpuTime, &["system"], seconds(field(15)));
+    readings.add(Quantity::ProcessCpuTime, &["user"], field(14).and_then(seconds));
+    readings.add(Quantity::ProcessCpuTime, &["system"], field(15).and_then(seconds));
     let resident = field(24).map(|pages| pages as f64 * host::page_size() as f64);
     readings.add(Quantity::ProcessMemory, &[], resident);
+}
+
+/// Clock ticks in seconds.
+fn seconds(ticks: u64) -> Result<f64> {
+    let per_second = host::sysconf(libc::_SC_CLK_TCK).filter(|ticks| *ticks > 0);
+    let none = || Error::unsupported("the system does not say how long a clock tick of `/proc` is");
+    Ok(ticks as f64 / per_second.ok_or_else(none)? as f64)
 }
 
 /// Ticks of all processors, by mode.

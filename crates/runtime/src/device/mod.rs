@@ -27,6 +27,7 @@ use crate::launch::group::Members;
 use crate::launch::tune::Tuned;
 use crate::memory::object_pool::ObjectPool;
 use crate::memory::span::Span;
+use crate::observe::hardware::Hardware;
 use crate::observe::metrics::Counters;
 use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
@@ -379,6 +380,10 @@ impl Device {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.inner.counters
+    }
+
+    pub(crate) fn hardware(&self) -> &Hardware {
+        &self.inner.hardware
     }
 
     pub(crate) fn recovery(&self) -> &Recovery {

@@ -139,7 +139,8 @@ pub unsafe trait Device: Send + Sync + Any {
         Err(Error::unsupported(format!("device `{}` always uses all of its compute units", self.caps().name)))
     }
 
-    /// Thermal state according to the device's own sensor. Only the CPU driver may report the host's.
+    /// Thermal state according to the device's own sensor. Only the CPU driver, and that of a GPU on the processor's chip, may report the
+    /// host's.
     ///
     /// # Errors
     /// `Unsupported` with the reason if there is no sensor, which is the default.

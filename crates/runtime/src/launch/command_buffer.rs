@@ -18,6 +18,7 @@ use crate::launch::grid::Size;
 use crate::launch::submitted::{Held, Pending, Submitted};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Storages, Usage, Usages, Who, commit};
+use crate::observe::event;
 use crate::observe::trace::{Noted, Notes, TraceStep};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
@@ -358,7 +359,8 @@ impl CommandBuffer {
                 commands: commands.clone(),
                 list,
             };
-            submitted.begin(Pending { promise, registration, notes, device: device.clone(), held });
+            let span = event::submission(&device, stream.id, &commands);
+            submitted.begin(Pending { promise, registration, notes, span, device: device.clone(), held });
             let done = Done::shared(submitted);
             if let Some(notes) = notes {
                 device.trace().add(traced.drain(..).chain([notes.event(TraceStep::Commit)]));

@@ -125,7 +125,15 @@ fn at_work(device: &Device) -> CaseResult {
                 let utilization = now.value(Quantity::GpuUtilization, &[])?;
                 utilization > 0.0 && now.value(Quantity::GpuSpeed, &["sm"])? > 1e8
             }
-            _ => sum(&now, Quantity::CpuTime) > sum(&before, Quantity::CpuTime),
+            // Kernels run in this process, or in a worker.
+            _ => {
+                let own = |readings: &Readings| readings.value(Quantity::ProcessCpuTime, &["user"]);
+                let all = |readings: &Readings| readings.value(Quantity::CpuTime, &["user"]);
+                match (own(&before), own(&now)) {
+                    (Ok(before), Ok(now)) => now > before,
+                    _ => all(&now)? > all(&before)?,
+                }
+            }
         };
         if works {
             return Ok(());

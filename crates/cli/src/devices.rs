@@ -71,7 +71,11 @@ fn print_sensors(device: &Device) -> Result<()> {
         let name = format!("{} {}", reading.quantity.name(), reading.attributes.join(" "));
         let (name, unit) = (name.trim_end(), reading.quantity.unit());
         match &reading.value {
-            Ok(value) => say(format_args!("    {name}  {value} {}", if unit == "1" { "" } else { unit }))?,
+            Ok(value) => {
+                // A millionth of the unit, without noise of the conversion.
+                let value = (value * 1e6).round() / 1e6;
+                say(format!("    {name}  {value} {}", if unit == "1" { "" } else { unit }).trim_end())?;
+            }
             Err(error) => {
                 let reason = reason(error);
                 match absent.iter_mut().find(|(known, _)| *known == reason) {

@@ -154,6 +154,8 @@ mod pages {
     mod graphs {}
     #[doc = include_str!("../../../docs/function-constants.md")]
     mod function_constants {}
+    #[doc = include_str!("../../../docs/hardware.md")]
+    mod hardware {}
     #[doc = include_str!("../../../docs/metrics.md")]
     mod metrics {}
     #[doc = include_str!("../../../docs/logging.md")]

@@ -49,6 +49,7 @@ impl Devices {
     fn json(&self, device: &Device) -> Value {
         let mut json = device_json(device);
         if self.sensors {
+            let _counted = device.count_events();
             json["sensors"] = match device.readings() {
                 Ok(readings) => readings.list.iter().map(reading_json).collect(),
                 Err(error) => json!({ "unsupported": reason(&error) }),
@@ -60,6 +61,8 @@ impl Devices {
 
 /// Readings with a line each, then what is not measured, by reason.
 fn print_sensors(device: &Device) -> Result<()> {
+    // Where events are not counted, their readings have the reason.
+    let _counted = device.count_events();
     let begin = Instant::now();
     let readings = match device.readings() {
         Ok(readings) => readings,

@@ -184,6 +184,10 @@ unsafe impl Device for CpuDevice {
         HostSensors::this().energy()
     }
 
+    fn count_events(&self) -> Result<()> {
+        HostSensors::this().count_events()
+    }
+
     fn log(&self) -> Option<&Arc<Log>> {
         Some(&self.log)
     }

@@ -168,6 +168,7 @@ impl InnerDevice {
             readings.add(Quantity::ProcessCpuTime, &[mode], of_worker());
         }
         readings.add(Quantity::ProcessMemory, &[], of_worker());
+        readings.add(Quantity::ProcessTaskClock, &[], of_worker());
         Ok(readings)
     }
 

@@ -157,6 +157,14 @@ pub unsafe trait Device: Send + Sync + Any {
         Err(Error::unsupported(format!("the hardware of device `{}` is not measured", self.caps().name)))
     }
 
+    /// Counts events of the device from now on, such as instructions and cache misses, for [`Device::readings`]. Repeated calls have no effect.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason if no event can be counted, which is the default.
+    fn count_events(&self) -> Result<()> {
+        Err(Error::unsupported(format!("events of device `{}` are not counted", self.caps().name)))
+    }
+
     /// The counter of the energy that the device has used, read now. Work of other processes and idle power are included.
     ///
     /// # Errors

@@ -164,6 +164,10 @@ quantities! {
     CpuTime = "system.cpu.time", true, "s", ["cpu.mode"];
     /// Processor time of this process
     ProcessCpuTime = "process.cpu.time", true, "s", ["cpu.mode"];
+    /// Processor time of this process since `Device::count_events`, in nanoseconds
+    ProcessTaskClock = "elinvar.process.task_clock", true, "s", [];
+    /// Events of this process in user mode since then
+    ProcessEvents = "elinvar.process.events", true, "{event}", ["event"];
     /// Memory of the machine
     SystemMemoryLimit = "system.memory.limit", false, "By", [];
     /// Memory of the machine that could be allocated without swapping

@@ -93,6 +93,10 @@ unsafe impl Device for Packing {
         self.below.readings()
     }
 
+    fn count_events(&self) -> Result<()> {
+        self.below.count_events()
+    }
+
     fn energy(&self) -> Result<Energy> {
         self.below.energy()
     }

@@ -20,6 +20,9 @@ pub const LONGEST: Duration = Duration::from_secs(60);
 /// Number of jobs whose median time is reported, behind one that warms up.
 const ROUNDS: usize = 9;
 
+/// A value, or the reason why it is not measured.
+type Measured<T> = std::result::Result<T, String>;
+
 /// A kernel with its arguments.
 struct Job {
     name: &'static str,
@@ -102,11 +105,11 @@ struct Row {
     job: &'static str,
     size: &'static str,
     setting: &'static str,
-    measured: std::result::Result<(u64, std::result::Result<Consumption, String>), String>,
+    measured: Measured<(u64, Measured<Consumption>)>,
 }
 
 /// The reason why something is not measured; any other error is the caller's.
-fn reason<T>(result: elinvar::Result<T>) -> Result<std::result::Result<T, String>> {
+fn reason<T>(result: elinvar::Result<T>) -> Result<Measured<T>> {
     match result {
         Ok(value) => Ok(Ok(value)),
         Err(Error::Unsupported(reason) | Error::Timeout(reason)) => Ok(Err(reason)),
@@ -114,11 +117,7 @@ fn reason<T>(result: elinvar::Result<T>) -> Result<std::result::Result<T, String
     }
 }
 
-fn measure(
-    device: &Device,
-    job: &Job,
-    setting: Setting,
-) -> Result<std::result::Result<(u64, std::result::Result<Consumption, String>), String>> {
+fn measure(device: &Device, job: &Job, setting: Setting) -> Result<Measured<(u64, Measured<Consumption>)>> {
     let _restored = Restored(device);
     if let Err(why) = reason(setting.set(device))? {
         return Ok(Err(why));

@@ -1,11 +1,12 @@
-//! What the host reports about itself: processor time, memory, pressure stall information, limits of the control group, clocks, temperatures, and
-//! energy by RAPL.
+//! What the host reports about itself: processor time, memory, pressure stall information, limits of the control group, clocks, temperatures,
+//! energy by RAPL, and events.
 //!
 //! Everything is read from files of Linux below a root folder, which tests replace. On other systems the files are missing, and that is the
 //! reason in the list. Sources: the kernel's documentation of `/proc` (`proc_stat(5)`, `proc_pid_stat(5)`), "PSI - Pressure Stall Information",
 //! "CPUFreq", "Generic Thermal Sysfs driver" and "Power Capping Framework".
 
 mod control_group;
+mod events;
 mod files;
 mod process;
 mod rapl;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 use elinvar_driver::{Energy, Error, PerProcess, Quantity, Readings, Result};
 
+use events::Events;
 use files::Root;
 use rapl::Rapl;
 
@@ -22,6 +24,7 @@ use rapl::Rapl;
 pub struct HostSensors {
     root: Root,
     rapl: Rapl,
+    events: Events,
 }
 
 impl HostSensors {
@@ -34,14 +37,23 @@ impl HostSensors {
     /// Those whose files are below `root`, in `proc` and `sys`.
     pub fn at(root: &Path) -> Self {
         let root = Root::new(root);
-        Self { rapl: Rapl::new(&root), root }
+        Self { rapl: Rapl::new(&root), events: Events::default(), root }
     }
 
     /// All readings, for [`elinvar_driver::Device::readings`].
     pub fn readings(&self) -> Readings {
         let mut readings = self.of_machine();
         process::read_own(&self.root, &mut readings);
+        self.events.read(&mut readings);
         readings
+    }
+
+    /// Counts events of this process from now on, for [`elinvar_driver::Device::count_events`].
+    ///
+    /// # Errors
+    /// `Unsupported` if the kernel counts none of them for this user.
+    pub fn count_events(&self) -> Result<()> {
+        self.events.start()
     }
 
     /// The readings that are not this process's alone.

@@ -37,7 +37,8 @@ fn nothing_is_measured_without_files_and_everything_has_a_reason() {
     let root = tempfile::tempdir().unwrap();
     let sensors = HostSensors::at(root.path());
     let readings = sensors.readings();
-    for reading in &readings.list {
+    let is_event = |quantity| matches!(quantity, Quantity::ProcessEvents | Quantity::ProcessTaskClock);
+    for reading in readings.list.iter().filter(|reading| !is_event(reading.quantity)) {
         let reason = reading.value.as_ref().unwrap_err().to_string();
         assert!(reason.starts_with("unsupported: there is no `/"), "{:?}: {reason}", reading.quantity);
     }

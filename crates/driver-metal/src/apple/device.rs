@@ -160,6 +160,10 @@ unsafe impl Device for MetalDevice {
         Err(Error::unsupported(format!("{NO_SENSORS}: device `{}`", self.caps().name)))
     }
 
+    fn count_events(&self) -> Result<()> {
+        Err(Error::unsupported(format!("{NO_SENSORS}: device `{}`", self.caps().name)))
+    }
+
     fn energy(&self) -> Result<Energy> {
         Err(Error::unsupported(format!("{NO_SENSORS}: device `{}`", self.caps().name)))
     }

@@ -42,6 +42,16 @@ impl Device {
         self.driver().readings()
     }
 
+    /// Counts events of the CPU from now on: instructions, cycles, cache and branch misses, page faults and processor time of this process, in
+    /// [`Quantity::ProcessEvents`](crate::Quantity::ProcessEvents) and [`Quantity::ProcessTaskClock`](crate::Quantity::ProcessTaskClock). Takes six
+    /// file descriptors for each thread. Repeated calls have no effect.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason if no event can be counted, as on GPUs.
+    pub fn count_events(&self) -> Result<()> {
+        self.driver().count_events()
+    }
+
     /// As [`Device::readings`], at most 100 ms ago.
     pub(crate) fn recent_readings(&self) -> Result<Readings> {
         // The lock is held meanwhile: threads that ask at once share one reading.

@@ -111,6 +111,7 @@ fn plausible(device: &Device) -> CaseResult {
 fn at_work(device: &Device) -> CaseResult {
     let busy = Busy::new(device)?;
     busy.run(device)?;
+    let counts_events = device.count_events().is_ok();
     let before = device.readings()?;
     let begin = Instant::now();
     loop {
@@ -135,6 +136,10 @@ fn at_work(device: &Device) -> CaseResult {
                 }
             }
         };
+        let clock = |readings: &Readings| readings.value(Quantity::ProcessTaskClock, &[]);
+        if counts_events {
+            assert!(clock(&now)? > clock(&before)?, "{now:?}");
+        }
         if works {
             return Ok(());
         }

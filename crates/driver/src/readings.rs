@@ -156,6 +156,8 @@ quantities! {
     PcieWidthLimit = "elinvar.hw.pcie.width.limit", false, "{lane}", [];
     /// Bytes that the GPU has transmitted and received over PCI Express
     PcieBytes = "hw.gpu.io", true, "By", ["network.io.direction"];
+    /// Throughput of PCI Express while the other readings were taken, some milliseconds
+    PcieThroughput = "elinvar.hw.pcie.throughput", false, "By/s", ["network.io.direction"];
     /// Mean clock of the processors
     CpuSpeed = "hw.cpu.speed", false, "Hz", [];
     /// Highest clock of a processor

@@ -17,6 +17,7 @@ typedef unsigned long long u64;
 enum { UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6 };
 
 static int gpu, instance;
+static u32 calls;
 
 static int same(const char *a, const char *b) {
     while (*a && *a == *b) a++, b++;
@@ -91,8 +92,13 @@ OF_GPU(nvmlDeviceGetFieldValues, (void *device, int count, struct field *fields)
            case 90: field->type = 1; field->value.u = 26562; break;
            case 138: field->value.ull = 1000 + field->scope; break;
            case 139: field->value.ull = 2000 + field->scope; break;
-           case 197: field->type = OR(3, 99); field->value.ull = 5000000000ull; break;
-           case 198: field->type = 0; field->value.d = OR(7.0, __builtin_nan("")); break;
+           case 197: field->type = OR(3, 99); field->value.ull = 5000000000ull + 1000 * calls; break;
+           case 198:
+               field->type = OR(1, 0);
+               if (OR(0, 1)) field->value.d = __builtin_nan("");
+               else field->value.u = 0xffffff00u + 0x200 * calls; // wraps at the second call
+               calls++;
+               break;
            default: field->result = NOT_SUPPORTED;
            }
        })

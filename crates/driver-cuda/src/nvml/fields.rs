@@ -9,9 +9,22 @@ use nvml_wrapper_sys::bindings as sys;
 /// A field and its scope.
 pub(super) type Field = (u32, u32);
 
+/// A value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Value {
+    pub(super) number: f64,
+    /// Whether it is a count of 32 bits, which starts again at 2³².
+    pub(super) wraps: bool,
+}
+
+/// The numbers of these fields, each with the reason why it is absent.
+pub(super) fn numbers(device: &Device<'_>, fields: &[Field]) -> Vec<Result<f64, NvmlError>> {
+    values(device, fields).into_iter().map(|value| value.map(|value| value.number)).collect()
+}
+
 /// The values of these fields, each with the reason why it is absent.
 #[allow(unsafe_code)] // a C function
-pub(super) fn values(device: &Device<'_>, fields: &[Field]) -> Vec<Result<f64, NvmlError>> {
+pub(super) fn values(device: &Device<'_>, fields: &[Field]) -> Vec<Result<Value, NvmlError>> {
     let absent =
         |text: &str| fields.iter().map(|_| Err(NvmlError::FailedToLoadSymbol(text.into()))).collect();
     let call = match &device.nvml().lib().nvmlDeviceGetFieldValues {
@@ -34,7 +47,11 @@ pub(super) fn values(device: &Device<'_>, fields: &[Field]) -> Vec<Result<f64, N
     if result != sys::nvmlReturn_enum_NVML_SUCCESS {
         return fields.iter().map(|_| Err(result.into())).collect();
     }
-    values.iter().map(number).collect()
+    let with_type = |value: &sys::nvmlFieldValue_t| {
+        let wraps = value.valueType == sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT;
+        number(value).map(|number| Value { number, wraps })
+    };
+    values.iter().map(with_type).collect()
 }
 
 /// The number in a value, by its type.

@@ -3,6 +3,8 @@
 //! Of a MIG instance, NVML measures the memory; temperatures, clocks, limits and errors are those of the GPU that the instance is a part of. What
 //! adds up over the GPU's instances (energy, power, utilization, transfers) is `Unsupported`, because NVML cannot tell the instances apart.
 
+use std::time::Instant;
+
 use elinvar_driver::{Energy, Error, Quantity, Readings, Result};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{
@@ -66,6 +68,7 @@ fn counted(value: std::result::Result<u64, NvmlError>) -> Result<f64> {
 impl Found<'_> {
     pub(super) fn readings(&self) -> Readings {
         let mut readings = Readings::default();
+        let pcie = self.pcie_bytes();
         self.power(&mut readings);
         self.temperatures(&mut readings);
         self.utilization(&mut readings);
@@ -74,6 +77,7 @@ impl Found<'_> {
         self.errors(&mut readings);
         self.nvlink(&mut readings);
         self.pcie(&mut readings);
+        add_pcie_bytes(&mut readings, pcie, self.pcie_bytes());
         readings
     }
 
@@ -106,7 +110,7 @@ impl Found<'_> {
 
     fn temperatures(&self, readings: &mut Readings) {
         readings.add(Quantity::Temperature, &["gpu"], told(self.gpu.temperature(TemperatureSensor::Gpu)));
-        for memory in fields::values(&self.gpu, &[(field::NVML_FI_DEV_MEMORY_TEMP, 0)]) {
+        for memory in fields::numbers(&self.gpu, &[(field::NVML_FI_DEV_MEMORY_TEMP, 0)]) {
             readings.add(Quantity::Temperature, &["memory"], told(memory));
         }
         for (name, threshold) in LIMITS {
@@ -189,7 +193,7 @@ impl Found<'_> {
                 readings.add(Quantity::NvLinkErrors, &[&name, kind], counted(handle.error_counter(counter)));
             }
         }
-        for speed in fields::values(&self.gpu, &[(field::NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, 0)]) {
+        for speed in fields::numbers(&self.gpu, &[(field::NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, 0)]) {
             readings.add(Quantity::NvLinkSpeed, &[], told(speed).map(|megabytes| megabytes * 1e6));
         }
         // Of each link, in the order of `DIRECTIONS`.
@@ -197,7 +201,7 @@ impl Found<'_> {
             [field::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, field::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX];
         let wanted: Vec<fields::Field> = (0..links).flat_map(|link| ids.map(|field| (field, link))).collect();
         for ((_, link), (at, kib)) in
-            wanted.iter().zip(fields::values(&self.gpu, &wanted).into_iter().enumerate())
+            wanted.iter().zip(fields::numbers(&self.gpu, &wanted).into_iter().enumerate())
         {
             let whole = self.expect_whole();
             let bytes = whole.and_then(|()| told(kib)).map(|kib| kib * 1024.0);
@@ -210,11 +214,49 @@ impl Found<'_> {
         readings.add(Quantity::PcieGenerationLimit, &[], told(self.gpu.max_pcie_link_gen()));
         readings.add(Quantity::PcieWidth, &[], told(self.gpu.current_pcie_link_width()));
         readings.add(Quantity::PcieWidthLimit, &[], told(self.gpu.max_pcie_link_width()));
+    }
+
+    /// Bytes that PCI Express has carried, in the order of [`DIRECTIONS`].
+    fn pcie_bytes(&self) -> [(Instant, Result<fields::Value>); 2] {
         let ids = [field::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, field::NVML_FI_DEV_PCIE_COUNT_RX_BYTES];
-        let counts = fields::values(&self.gpu, &ids.map(|id| (id, 0)));
-        for (direction, bytes) in DIRECTIONS.iter().zip(counts) {
-            let bytes = self.expect_whole().and_then(|()| told(bytes));
-            readings.add(Quantity::PcieBytes, &[direction], bytes);
-        }
+        let mut values = fields::values(&self.gpu, &ids.map(|id| (id, 0))).into_iter();
+        let now = Instant::now();
+        ids.map(|_| {
+            let value = values.next().unwrap_or(Err(NvmlError::NotFound));
+            let value = self.expect_whole().and_then(|()| {
+                value.map_err(|error| Error::unsupported(format!("by NVML: {}", why(&error))))
+            });
+            (now, value)
+        })
+    }
+}
+
+/// Adds the bytes of PCI Express, and the throughput between two readings of them. `nvmlDeviceGetPcieThroughput` would block for 20 ms for each
+/// direction.
+fn add_pcie_bytes(
+    readings: &mut Readings,
+    first: [(Instant, Result<fields::Value>); 2],
+    last: [(Instant, Result<fields::Value>); 2],
+) {
+    for ((direction, (begin, before)), (end, after)) in DIRECTIONS.iter().zip(first).zip(last) {
+        let total = after.clone().and_then(|after| match after.wraps {
+            false => Ok(after.number),
+            true => Err(Error::unsupported(
+                "NVML counts the bytes of PCI Express in 32 bits, which start again every 4 GiB; the throughput is their difference",
+            )),
+        });
+        let seconds = (end - begin).as_secs_f64();
+        let throughput = before.and_then(|before| {
+            let after = after?;
+            let bytes = after.number - before.number;
+            // At the speed of any link, 4 GiB take longer than the readings.
+            let bytes = if after.wraps && bytes < 0.0 { bytes + 4_294_967_296.0 } else { bytes };
+            match seconds > 0.0 && bytes >= 0.0 {
+                true => Ok(bytes / seconds),
+                false => Err(Error::unsupported("NVML's count of bytes of PCI Express went back")),
+            }
+        });
+        readings.add(Quantity::PcieBytes, &[direction], total);
+        readings.add(Quantity::PcieThroughput, &[direction], throughput);
     }
 }

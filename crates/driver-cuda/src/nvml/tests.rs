@@ -85,8 +85,7 @@ fn values_are_in_the_units_of_their_quantities() {
         (Q::PcieGenerationLimit, &[], 5.0),
         (Q::PcieWidth, &[], 8.0),
         (Q::PcieWidthLimit, &[], 16.0),
-        (Q::PcieBytes, &["transmit"], 5e9),
-        (Q::PcieBytes, &["receive"], 7.0),
+        (Q::PcieBytes, &["transmit"], 5e9 + 1000.0),
     ];
     for (quantity, attributes, expected) in expected {
         let found = value(&readings, *quantity, attributes);
@@ -97,6 +96,14 @@ fn values_are_in_the_units_of_their_quantities() {
     }
     let crc = text(readings.value(Q::NvLinkErrors, &["0", "crc_data"]));
     assert!(crc.ends_with("by NVML: the requested operation is not available on the target device"), "{crc}");
+    // The count of received bytes has 32 bits and starts again between its two readings.
+    assert!(text(readings.value(Q::PcieBytes, &["receive"])).contains("in 32 bits"));
+    let [sent, received] =
+        ["transmit", "receive"].map(|direction| value(&readings, Q::PcieThroughput, &[direction]));
+    assert!(
+        sent > 0.0 && (received / sent - 512.0 / 1000.0).abs() < 1e-9,
+        "{sent} and {received} bytes a second"
+    );
     assert_eq!(readings.of(Q::NvLinkUp).count(), 2, "the GPU has two links");
     assert!(readings.of(Q::GpuThrottled).count() == 9 && readings.of(Q::CpuTime).next().is_none());
     let energy = Found::new(&nvml, &identity()).ok().unwrap().energy().unwrap();
@@ -127,13 +134,14 @@ fn an_instance_has_memory_of_its_own_and_no_share_of_the_whole() {
     assert_eq!(value(&readings, Q::GpuMemoryLimit, &[]), (10_u64 << 30) as f64);
     assert_eq!(value(&readings, Q::Temperature, &["gpu"]), 41.0);
     assert_eq!(value(&readings, Q::GpuSpeed, &["sm"]), 1.755e9);
-    let shared: [(Q, &[&str]); 6] = [
+    let shared: [(Q, &[&str]); 7] = [
         (Q::Energy, &["gpu"]),
         (Q::Power, &["gpu"]),
         (Q::GpuUtilization, &[]),
         (Q::MemoryInterfaceUtilization, &[]),
         (Q::NvLinkBytes, &["0", "transmit"]),
         (Q::PcieBytes, &["receive"]),
+        (Q::PcieThroughput, &["receive"]),
     ];
     for (quantity, attributes) in shared {
         let reason = text(readings.value(quantity, attributes));
@@ -179,6 +187,7 @@ fn values_out_of_range_are_none() {
         (Q::NvLinkUp, &["0"], "unexpected enum variant value: 7"),
         (Q::PcieBytes, &["transmit"], "unexpected enum variant value: 99"),
         (Q::PcieBytes, &["receive"], "the source reports NaN"),
+        (Q::PcieThroughput, &["receive"], "went back"),
     ] {
         let reason = text(readings.value(quantity, attributes));
         assert!(reason.contains(part), "{quantity:?}: {reason}");

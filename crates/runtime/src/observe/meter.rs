@@ -34,6 +34,8 @@ pub struct Consumption {
     /// Bound of its error in joules, by the steps of the counter and the power limit. The accuracy of the sensors themselves is not
     /// included.
     pub error: f64,
+    /// Smallest difference that the counter shows, in joules; part of the error.
+    pub resolution: f64,
     /// Time between begin and end.
     pub duration: Duration,
     /// The longest observed interval between two updates of the counter.
@@ -54,8 +56,14 @@ impl Consumption {
     /// The share of one of `count` equal parts.
     pub fn per(&self, count: u32) -> Self {
         let count = count.max(1);
-        let (joules, error) = (self.joules / f64::from(count), self.error / f64::from(count));
-        Self { joules, error, duration: self.duration / count, ..*self }
+        let part = |joules: f64| joules / f64::from(count);
+        Self {
+            joules: part(self.joules),
+            error: part(self.error),
+            resolution: part(self.resolution),
+            duration: self.duration / count,
+            update_interval: self.update_interval,
+        }
     }
 }
 
@@ -88,7 +96,8 @@ impl Meter {
         let watts = limit.unwrap_or(0.0).max(mean).max(self.step.watts);
         let stale = self.step.interval + took.max(self.took);
         let error = watts * stale.as_secs_f64() + energy.resolution;
-        Ok(Consumption { joules, error, duration, update_interval: self.step.interval })
+        let (resolution, update_interval) = (energy.resolution, self.step.interval);
+        Ok(Consumption { joules, error, resolution, duration, update_interval })
     }
 }
 
@@ -119,9 +128,7 @@ fn step(device: &Device) -> Result<Step> {
         if let Some((earliest, latest, known)) = last.replace((unchanged, now, joules)) {
             // The steps are at most as far apart as their earliest and latest moments.
             interval = interval.max(now - earliest);
-            let least = unchanged.saturating_duration_since(latest).as_secs_f64();
-            watts = watts
-                .max((joules - known) / least.max((now - latest).as_secs_f64() / 2.0).max(f64::MIN_POSITIVE));
+            watts = watts.max((joules - known) / (now - latest).as_secs_f64().max(f64::MIN_POSITIVE));
             steps += 1;
         }
         value = joules;

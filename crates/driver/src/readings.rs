@@ -64,6 +64,8 @@ pub struct Energy {
     pub joules: f64,
     /// Smallest difference that the counter shows, in joules.
     pub resolution: f64,
+    /// Number of counters of the hardware that this is the sum of, each updated at its own moments.
+    pub counters: u32,
     /// Upper limit of the power in watts, if the hardware has one.
     pub power_limit: Option<f64>,
 }

@@ -110,7 +110,9 @@ impl Rapl {
         }
         // A memory domain without a limit of its own is not bounded by its package's.
         let limits: Option<Vec<f64>> = domains.iter().map(|domain| Some(domain.limits?.1)).collect();
-        Ok(Energy { joules, resolution: MICROJOULE, power_limit: limits.map(|limits| limits.iter().sum()) })
+        let power_limit = limits.map(|limits| limits.iter().sum());
+        let counters = u32::try_from(domains.len()).unwrap_or(u32::MAX);
+        Ok(Energy { joules, resolution: f64::from(counters) * MICROJOULE, counters, power_limit })
     }
 }
 

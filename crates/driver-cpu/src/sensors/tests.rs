@@ -92,7 +92,7 @@ fn energy_is_that_of_packages_and_their_memory() {
     rapl(root.path(), &[("intel-rapl:0:1/constraint_0_name", "long_term\n")]);
     rapl(root.path(), &[("intel-rapl:0:1/constraint_0_power_limit_uw", "30000000\n")]);
     let limited = HostSensors::at(root.path()).energy().unwrap();
-    assert_eq!(limited, Energy { joules: 0.0, resolution: 1e-6, power_limit: Some(271.0) });
+    assert_eq!(limited, Energy { joules: 0.0, resolution: 2e-6, counters: 2, power_limit: Some(271.0) });
 
     for hostile in ["", "-5\n", "1e99\n", "18446744073709551616\n", "1000000001\n", "garbage\n"] {
         domain("intel-rapl:0", "package-0\n", hostile);

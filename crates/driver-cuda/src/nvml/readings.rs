@@ -86,7 +86,12 @@ impl Found<'_> {
         self.expect_whole()?;
         let joules = counted(self.gpu.total_energy_consumption())? / 1e3;
         let limit = self.gpu.enforced_power_limit().ok().filter(|milliwatts| *milliwatts > 0);
-        Ok(Energy { joules, resolution: 1e-3, power_limit: limit.map(|limit| f64::from(limit) / 1e3) })
+        Ok(Energy {
+            joules,
+            resolution: 1e-3,
+            counters: 1,
+            power_limit: limit.map(|limit| f64::from(limit) / 1e3),
+        })
     }
 
     /// Rejects quantities that add up over the instances of a GPU.

@@ -2,7 +2,8 @@
 //!
 //! The hardware updates the counter in steps: RAPL about every millisecond (Intel SDM, volume 3, "RAPL Interfaces"), NVML every 20 to 100 ms. What was
 //! used since the last step is not in the counter yet, at the begin and at the end. With steps of `U` seconds and at most `P` watts, the
-//! difference of two values is therefore within ± `P`·`U` of the energy between them, whatever the work does. `U` is measured.
+//! difference of two values is therefore within ± `P`·`U` of the energy between them, whatever the work does. `U` is measured. The energy of
+//! a CPU is the sum of several counters, with steps at different moments.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,8 @@ use elinvar_driver::{Energy, Error, Result};
 
 use crate::Device;
 
-/// Steps that are measured.
-const STEPS: usize = 5;
+/// Steps of each counter that are measured.
+const STEPS: u32 = 5;
 /// Time in which a counter must have made them.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause between two readings of a counter while its steps are measured.
@@ -111,12 +112,14 @@ fn timed(device: &Device) -> Result<(Energy, Duration)> {
 /// Measures the steps of a device's counter.
 fn step(device: &Device) -> Result<Step> {
     let begin = Instant::now();
-    let mut value = device.driver().energy()?.joules;
+    let first = device.driver().energy()?;
+    let (mut value, counters) = (first.joules, first.counters.max(1));
+    let wanted = STEPS.saturating_mul(counters);
     // The last step: when the counter had its value before, when it had its new one, and that value.
     let mut last: Option<(Instant, Instant, f64)> = None;
-    let (mut interval, mut watts, mut steps) = (Duration::ZERO, 0.0_f64, 0);
+    let (mut interval, mut watts, mut steps) = (Duration::ZERO, 0.0_f64, 0_u32);
     let mut unchanged = begin;
-    while begin.elapsed() < PATIENCE && steps < STEPS {
+    while begin.elapsed() < PATIENCE && steps < wanted {
         let before = Instant::now();
         let joules = device.driver().energy()?.joules;
         let now = Instant::now();
@@ -134,12 +137,13 @@ fn step(device: &Device) -> Result<Step> {
         value = joules;
         unchanged = before;
     }
-    if steps == STEPS {
-        return Ok(Step { interval, watts });
+    if steps == wanted {
+        // As many consecutive steps of the sum as there are counters take at least as long as one of each.
+        return Ok(Step { interval: interval * counters, watts });
     }
     let (name, seconds) = (device.name(), PATIENCE.as_secs());
     Err(Error::unsupported(format!(
-        "the energy counter of device `{name}` made {steps} steps in {seconds} s; {STEPS} are needed to know its error"
+        "the energy counter of device `{name}` made {steps} steps in {seconds} s; {wanted} are needed to know its error"
     )))
 }
 

@@ -19,20 +19,29 @@ fn unsupported<T: std::fmt::Debug>(result: Result<T>) -> String {
 
 /// Gives the device a counter that is updated every `update` with the energy at `watts`.
 fn run_at(sim: &Sim, watts: f64, update: Duration, power_limit: Option<f64>) {
+    run_several_at(sim, 1, watts, update, power_limit);
+}
+
+/// As [`run_at`], as the sum of `counters` of which each is updated at its own moments.
+fn run_several_at(sim: &Sim, counters: u32, watts: f64, update: Duration, power_limit: Option<f64>) {
     let begun = Instant::now();
     sim.set_energy(move || {
-        let updates = begun.elapsed().as_nanos() / update.as_nanos();
-        let joules = watts * update.as_secs_f64() * updates as f64;
-        Ok(Energy { joules, resolution: 1e-9, power_limit })
+        let elapsed = begun.elapsed();
+        let updates =
+            (0..counters).map(|at| (elapsed + update * at / counters).as_nanos() / update.as_nanos());
+        let joules = watts / f64::from(counters) * update.as_secs_f64() * updates.sum::<u128>() as f64;
+        Ok(Energy { joules, resolution: 1e-9, counters, power_limit })
     });
 }
 
 #[test]
 fn energy_is_within_its_error_whatever_the_work() {
-    for (power_limit, update) in [(Some(300.0), 3), (None, 3), (Some(120.0), 20)] {
+    for (power_limit, update, counters) in
+        [(Some(300.0), 3, 1), (None, 3, 1), (Some(120.0), 20, 1), (Some(120.0), 20, 4)]
+    {
         let bench = Bench::new();
         let (watts, update) = (100.0, Duration::from_millis(update));
-        run_at(&bench.sim, watts, update, power_limit);
+        run_several_at(&bench.sim, counters, watts, update, power_limit);
         for pause in [0, 1, 7, 40] {
             let meter = bench.device.meter().unwrap();
             let begin = Instant::now();
@@ -94,17 +103,17 @@ fn work_is_repeated_until_the_error_is_small() {
 fn a_counter_that_cannot_be_used_is_none() {
     let bench = Bench::new();
     assert_eq!(unsupported(bench.device.meter()), "the sim device has no sensor");
-    bench.sim.set_energy(|| Ok(Energy { joules: 5.0, resolution: 1e-3, power_limit: None }));
+    bench.sim.set_energy(|| Ok(Energy { joules: 5.0, resolution: 1e-3, counters: 1, power_limit: None }));
     let stuck = unsupported(bench.device.meter());
     assert!(stuck.starts_with("the energy counter of device `sim` made 0 steps in 2 s"), "{stuck}");
     let calls = AtomicU64::new(0);
     bench.sim.set_energy(move || {
         let joules = calls.fetch_add(1, Ordering::Relaxed) as f64;
-        Ok(Energy { joules, resolution: 1.0, power_limit: None })
+        Ok(Energy { joules, resolution: 1.0, counters: 1, power_limit: None })
     });
     let meter = bench.device.meter().unwrap();
     assert!(meter.read().is_ok());
-    bench.sim.set_energy(|| Ok(Energy { joules: 0.0, resolution: 1.0, power_limit: None }));
+    bench.sim.set_energy(|| Ok(Energy { joules: 0.0, resolution: 1.0, counters: 1, power_limit: None }));
     assert_eq!(unsupported(meter.read()), "the energy counter of device `sim` went back");
     bench.sim.set_energy(|| Err(Error::unsupported("the GPU is lost")));
     assert_eq!(unsupported(meter.read()), "the GPU is lost");
@@ -119,7 +128,7 @@ fn a_counter_that_does_not_move_during_work_has_no_relative_error() {
     // The counter stands still from here on.
     let frozen = bench.sim.clone();
     let begin = bench.device.meter().unwrap();
-    let still = Energy { joules: 1e9, resolution: 1e-3, power_limit: None };
+    let still = Energy { joules: 1e9, resolution: 1e-3, counters: 1, power_limit: None };
     frozen.set_energy(move || Ok(still));
     let used = begin.read().unwrap();
     assert!(used.joules > at);

@@ -41,6 +41,7 @@ mod libraries;
 mod library;
 mod log;
 mod memory;
+mod nvml;
 mod peers;
 mod pipeline;
 mod poller;
@@ -48,7 +49,6 @@ mod queue;
 mod replay;
 mod shared;
 mod staging;
-mod temperature;
 mod transfer;
 
 #[cfg(target_os = "linux")]

@@ -68,9 +68,10 @@ impl Metrics {
                 for point in families.flat_map(|family| &family.points) {
                     let mut labels = format!("device=\"{}\",index=\"{index}\"", escaped(&metrics.device));
                     for (attribute, value) in metric.attributes.iter().zip(&point.attributes) {
+                        let attribute = attribute.replace('.', "_");
                         let _infallible = write!(labels, ",{attribute}=\"{}\"", escaped(value));
                     }
-                    put(&mut text, &name, &labels, &point.value);
+                    put(&mut text, (&name, metric.kind), &labels, &point.value);
                 }
             }
         }
@@ -91,12 +92,19 @@ fn unit(metric: &Metric) -> Option<&'static str> {
     match metric.unit {
         "s" => Some("seconds"),
         "By" => Some("bytes"),
+        "By/s" => Some("bytes_per_second"),
+        "J" => Some("joules"),
+        "W" => Some("watts"),
+        "Cel" => Some("celsius"),
+        "Hz" => Some("hertz"),
         _ => None,
     }
 }
 
-fn put(text: &mut String, name: &str, labels: &str, value: &MetricValue) {
+fn put(text: &mut String, (name, kind): (&str, MetricKind), labels: &str, value: &MetricValue) {
+    let end = if kind == MetricKind::Counter { "_total" } else { "" };
     let _infallible = match value {
+        MetricValue::Number(value) => writeln!(text, "{name}{end}{{{labels}}} {value}"),
         MetricValue::Count(count) => writeln!(text, "{name}_total{{{labels}}} {count}"),
         MetricValue::Gauge(value) => writeln!(text, "{name}{{{labels}}} {value}"),
         MetricValue::Histogram(histogram) => return put_histogram(text, name, labels, histogram),

@@ -189,12 +189,18 @@ fn number(
     point: &MetricPoint,
     now: SystemTime,
 ) -> Option<NumberDataPoint> {
-    let (MetricValue::Count(value) | MetricValue::Gauge(value)) = point.value else { return None };
+    let value = match point.value {
+        MetricValue::Count(value) | MetricValue::Gauge(value) => {
+            number_data_point::Value::AsInt(i64::try_from(value).unwrap_or(i64::MAX))
+        }
+        MetricValue::Number(value) => number_data_point::Value::AsDouble(value),
+        _ => return None,
+    };
     Some(NumberDataPoint {
         attributes: attributes(metric, index, device, point),
         start_time_unix_nano: nanoseconds(device.since),
         time_unix_nano: nanoseconds(now),
-        value: Some(number_data_point::Value::AsInt(i64::try_from(value).unwrap_or(i64::MAX))),
+        value: Some(value),
         ..NumberDataPoint::default()
     })
 }

@@ -101,8 +101,10 @@ fn attributes(attributes: &[KeyValue]) -> BTreeMap<String, String> {
 /// The values of the last message by metric and attributes other than `device`: numbers and histograms.
 fn values(message: &ExportMetricsServiceRequest) -> BTreeMap<(String, Vec<String>), MetricValue> {
     let mut values = BTreeMap::new();
-    let number = |point: &NumberDataPoint| match point.value {
-        Some(number_data_point::Value::AsInt(value)) => u64::try_from(value).unwrap(),
+    // Readings of the hardware change: that they are there is compared.
+    let number = |point: &NumberDataPoint, of: fn(u64) -> MetricValue| match point.value {
+        Some(number_data_point::Value::AsInt(value)) => of(u64::try_from(value).unwrap()),
+        Some(number_data_point::Value::AsDouble(value)) => MetricValue::Number(value.min(0.0)),
         other => panic!("{other:?}"),
     };
     let key = |name: &str, pairs: &[KeyValue]| {
@@ -122,12 +124,12 @@ fn values(message: &ExportMetricsServiceRequest) -> BTreeMap<(String, Vec<String
     for metric in &message.resource_metrics[0].scope_metrics[0].metrics {
         match metric.data.as_ref().unwrap() {
             metric::Data::Gauge(gauge) => gauge.data_points.iter().for_each(|point| {
-                values.insert(key(&metric.name, &point.attributes), MetricValue::Gauge(number(point)));
+                values.insert(key(&metric.name, &point.attributes), number(point, MetricValue::Gauge));
             }),
             metric::Data::Sum(sum) => {
                 assert!(sum.is_monotonic && sum.aggregation_temporality == 2, "cumulative");
                 sum.data_points.iter().for_each(|point| {
-                    values.insert(key(&metric.name, &point.attributes), MetricValue::Count(number(point)));
+                    values.insert(key(&metric.name, &point.attributes), number(point, MetricValue::Count));
                 });
             }
             metric::Data::Histogram(of) => of.data_points.iter().for_each(|point| {
@@ -149,6 +151,7 @@ fn expected(device: &Device) -> BTreeMap<(String, Vec<String>), MetricValue> {
             let count = histogram.count();
             MetricValue::Histogram(elinvar::Histogram { buckets: vec![(0, count)], sum: histogram.sum })
         }
+        MetricValue::Number(value) => MetricValue::Number(value.min(0.0)),
         number => number,
     };
     points.map(|(name, point)| ((name.to_owned(), point.attributes), value(point.value))).collect()

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use elinvar_driver::{Command, Diagnostic, Dispatch, Error, Result, Severity, Timing};
 use tracing::{Level, Span, dispatcher, field};
 
-use crate::Device;
 use crate::recovery::{BreakerState, Decision, FaultClass};
+use crate::{AlertChange, AlertKind, Device};
 
 const TARGET: &str = "elinvar";
 
@@ -170,6 +170,33 @@ pub(crate) fn reset(device: &Device, error: Option<&Error>) {
             result = FaultClass::of(error).name(),
             "the device could not be reset: {error}"
         ),
+    }
+}
+
+/// An alert was raised or cleared.
+pub(crate) fn alert(device: &Device, change: &AlertChange) {
+    let kernel = match &change.alert().kind {
+        AlertKind::KernelSlower { kernel } => Some(&**kernel),
+        _ => None,
+    };
+    macro_rules! changed {
+        ($level:expr, $state:literal) => {
+            tracing::event!(
+                name: "elinvar.alert",
+                target: TARGET,
+                $level,
+                device = device.name(),
+                alert = change.alert().kind.name(),
+                kernel,
+                state = $state,
+                "{}",
+                change.alert().reason
+            )
+        };
+    }
+    match change {
+        AlertChange::Raised(_) => changed!(Level::WARN, "raised"),
+        AlertChange::Cleared(_) => changed!(Level::INFO, "cleared"),
     }
 }
 

@@ -50,6 +50,12 @@ impl Recorder {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
+    /// Number and sum of the values.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        let count = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+        (count, self.sum.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn snapshot(&self) -> Histogram {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
         let buckets = counts.filter(|(_, count)| *count > 0).map(|(at, count)| (end(at), count)).collect();

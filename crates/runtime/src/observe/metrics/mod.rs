@@ -16,12 +16,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Command, Error, Pipeline, Result, Timing};
+use elinvar_driver::{Command, Error, Pipeline, Result, Thermal, Timing};
 
 pub use catalog::{METRICS, Metric, MetricKind};
 pub use histogram::Histogram;
 
 use crate::identity::identity;
+use crate::observe::alerts::Sample;
 use crate::recovery::{Action, BreakerState, FaultClass};
 use crate::{Device, PoolStats};
 use histogram::Recorder;
@@ -100,6 +101,10 @@ const RESULTS: [&str; 9] = [
     "wrong_call",
 ];
 
+/// Classes of failures of the device or its kernels, which are no consequences of others.
+const FAILED: [FaultClass; 4] =
+    [FaultClass::Transient, FaultClass::OutOfMemory, FaultClass::DeviceLost, FaultClass::KernelFault];
+
 /// Names of actions of recovery.
 const ACTIONS: [(&str, Action); 6] = [
     ("give_up", Action::GiveUp),
@@ -115,6 +120,10 @@ impl ByResult {
         let result = error.map_or("ok", |error| FaultClass::of(error).name());
         let at = RESULTS.iter().position(|name| *name == result).unwrap_or(RESULTS.len() - 1);
         self.0[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn of(&self, result: &str) -> u64 {
+        RESULTS.iter().zip(&self.0).find(|(name, _)| **name == result).map_or(0, |(_, count)| load(count))
     }
 
     /// The results that have occurred, and `ok`.
@@ -174,6 +183,24 @@ impl Counters {
     pub(crate) fn decision(&self, action: Action) {
         if let Some(at) = ACTIONS.iter().position(|(_, known)| *known == action) {
             self.decisions[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What alerts are judged by.
+    pub(crate) fn sample(&self, breaker: BreakerState, pool: PoolStats, thermal: Option<Thermal>) -> Sample {
+        let kernels = self.kernels.lock().clone();
+        let kernels = kernels.into_iter().map(|(name, kernel)| {
+            let (count, ns) = kernel.duration.totals();
+            (name, (count, ns))
+        });
+        Sample {
+            succeeded: self.submissions.of("ok"),
+            failed: FAILED.iter().map(|class| self.submissions.of(class.name())).sum(),
+            kernels: kernels.collect(),
+            live: pool.live_bytes,
+            refused: pool.refused,
+            breaker,
+            thermal,
         }
     }
 

@@ -129,6 +129,8 @@ pub use half::{bf16, f16};
 mod pages {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../../docs/alerts.md")]
+    mod alerts {}
     #[doc = include_str!("../../../docs/bundles.md")]
     mod bundles {}
     #[doc = include_str!("../../../docs/memory.md")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use elinvar::{BreakerLimits, Device, Error, Graph, Grid, RecoveryPolicy, Source};
+use elinvar::{AlertOptions, BreakerLimits, Device, Error, Graph, Grid, RecoveryPolicy, Source};
 use elinvar_conformance::sim::{Op, Sim};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -184,6 +184,10 @@ fn recovery_reports_its_decisions_and_the_breaker() {
     sim.fail_next(Op::Reset, Error::DeviceLost("unplugged".into()));
     assert!(device.recover(&once, || device.stream()).is_err());
     drop(device.reset());
+    let options = AlertOptions { every: Duration::from_millis(1), ..AlertOptions::default() };
+    let alerts = device.alerts(&options, |_| {}).unwrap();
+    wait_for("elinvar.alert", "alert", "device_lost", 1);
+    drop(alerts);
     let all = all();
     let of = |name: &str, field: &str| -> Vec<String> {
         let of = all.iter().filter(|seen| seen.name == name && seen.values["device"] == "the traced one");
@@ -193,6 +197,7 @@ fn recovery_reports_its_decisions_and_the_breaker() {
     assert_eq!(of("elinvar.breaker.changed", "state")[..4], states);
     assert_eq!(of("elinvar.recovery.decision", "action"), ["WARN give up"; 3]);
     assert_eq!(of("elinvar.device.lost", "message"), ["ERROR device lost: unplugged"]);
+    assert_eq!(of("elinvar.alert", "state"), ["WARN raised"]);
     assert_eq!(of("elinvar.device.reset", "result"), ["WARN ok", "ERROR device_lost"]);
 }
 

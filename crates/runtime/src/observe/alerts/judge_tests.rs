@@ -1,3 +1,5 @@
+//! What the judge makes of programs that are calm, fail, slow down, leak, or run hot.
+
 use std::collections::BTreeMap;
 
 use elinvar_driver::{Error, Thermal};

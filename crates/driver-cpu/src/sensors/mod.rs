@@ -83,7 +83,11 @@ impl HostSensors {
         let khz = |file: &str| -> Result<Vec<f64>> {
             let is_cpu = |name: &String| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok());
             let cpus = self.root.list(CPUS)?.into_iter().filter(is_cpu);
-            let all = cpus.map(|cpu| self.root.number(&format!("{CPUS}/{cpu}/cpufreq/{file}")));
+            // A processor that is offline has no clock.
+            let is_online = |cpu: &String| self.root.path(&format!("{CPUS}/{cpu}/cpufreq")).exists();
+            let (online, offline): (Vec<String>, Vec<String>) = cpus.partition(is_online);
+            let cpus = if online.is_empty() { offline } else { online };
+            let all = cpus.iter().map(|cpu| self.root.number(&format!("{CPUS}/{cpu}/cpufreq/{file}")));
             all.collect::<Result<Vec<u64>>>().map(|all| all.iter().map(|khz| *khz as f64).collect())
         };
         let none = || Error::unsupported(format!("`/{CPUS}` has no processors"));

@@ -166,6 +166,7 @@ fn clocks_are_the_mean_and_the_highest_limit() {
         let file = |name: &str| format!("{cpu}/{cpu_n}/cpufreq/{name}");
         plant(root.path(), &[(&file("scaling_cur_freq"), now), (&file("cpuinfo_max_freq"), most)]);
     }
+    plant(root.path(), &[(&format!("{cpu}/cpu2/online"), "0")]);
     let readings = HostSensors::at(root.path()).readings();
     assert_eq!(value(&readings, Quantity::CpuSpeed, &[]), 1.5e9);
     assert_eq!(value(&readings, Quantity::CpuSpeedLimit, &[]), 4e9);

@@ -3,3 +3,19 @@
 //! The runtime records ([`elinvar::Device::metrics`], [`elinvar::Trace`]); this crate formats and sends. It is a crate of its own, so that
 //! programs without exporters do not depend on an HTTP server and protocol buffers.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+#[cfg(feature = "otlp")]
+mod otlp;
+#[cfg(feature = "prometheus")]
+mod prometheus;
+
+#[cfg(feature = "otlp")]
+pub use otlp::{MetricsExport, Otlp, OtlpError, OtlpGuard};
+#[cfg(feature = "prometheus")]
+pub use prometheus::PrometheusServer;
+
+/// The page whose examples are run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/telemetry.md")]
+mod telemetry {}

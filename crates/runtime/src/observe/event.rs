@@ -2,11 +2,13 @@
 //!
 //! Names are stable. Fields have no source text and no data of buffers. Where no subscriber is interested, each costs the load of an atomic.
 
-use elinvar_driver::{Command, Diagnostic, Dispatch, Error, Result, Severity, Timing};
-use tracing::{Level, Span, field};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::Device;
+use elinvar_driver::{Command, Diagnostic, Dispatch, Error, Result, Severity, Timing};
+use tracing::{Level, Span, dispatcher, field};
+
 use crate::recovery::{BreakerState, Decision, FaultClass};
+use crate::{AlertChange, AlertKind, Device};
 
 const TARGET: &str = "elinvar";
 
@@ -25,14 +27,29 @@ pub(crate) fn submission(device: &Device, stream: u64, commands: &[Command]) -> 
     )
 }
 
-/// Ends the span of a submission.
+/// Ends the span of a submission. A subscriber is the program's code: a panic of it ends here.
 pub(crate) fn ended(span: Span, device: &Device, commands: &[Command], result: &Result<Timing>) {
+    if span.is_disabled() && result.is_ok() {
+        return;
+    }
+    // This thread's subscriber can be another than that of the thread that submitted. Spans close their parents in the current one.
+    let submitted = span.with_subscriber(|(_, dispatch)| dispatch.clone());
+    let within = |f: &mut dyn FnMut()| {
+        let _panicked = catch_unwind(AssertUnwindSafe(|| match &submitted {
+            Some(dispatch) => dispatcher::with_default(dispatch, f),
+            None => f(),
+        }));
+    };
+    within(&mut || report(&span, device, commands, result));
+    let mut span = Some(span);
+    within(&mut || drop(span.take()));
+}
+
+fn report(span: &Span, device: &Device, commands: &[Command], result: &Result<Timing>) {
     let error = match result {
         Ok(timing) => {
-            if !span.is_disabled() {
-                span.record("device.duration_ns", timing.end_ns.saturating_sub(timing.start_ns));
-                span.record("result", "ok");
-            }
+            span.record("device.duration_ns", timing.end_ns.saturating_sub(timing.start_ns));
+            span.record("result", "ok");
             return;
         }
         Err(error) => error,
@@ -44,7 +61,6 @@ pub(crate) fn ended(span: Span, device: &Device, commands: &[Command], result: &
             tracing::event!(
                 name: "elinvar.submission.failed",
                 target: TARGET,
-                parent: &span,
                 $level,
                 device = device.name(),
                 kernel = first_launch(commands).map(|dispatch| &*dispatch.pipeline.signature().name),
@@ -53,11 +69,12 @@ pub(crate) fn ended(span: Span, device: &Device, commands: &[Command], result: &
             )
         };
     }
-    match class {
+    // Entered, and not only its parent: some subscribers attach the current span.
+    span.in_scope(|| match class {
         // Consequences of a call, or of a failure that has its own event.
         FaultClass::Cancelled | FaultClass::EarlierWork => failed!(Level::DEBUG),
         _ => failed!(Level::WARN),
-    }
+    });
 }
 
 /// A compilation of a source.
@@ -74,16 +91,17 @@ pub(crate) fn kernel(device: &Device, name: &str) -> Span {
 pub(crate) fn compiled(span: &Span, device: &Device, error: Option<&Error>) {
     span.record("result", error.map_or("ok", |error| FaultClass::of(error).name()));
     let Some(error) = error else { return };
-    tracing::event!(
-        name: "elinvar.compile.failed",
-        target: TARGET,
-        parent: span,
-        Level::WARN,
-        device = device.name(),
-        class = FaultClass::of(error).name(),
-        "{}",
-        without_source(error)
-    );
+    span.in_scope(|| {
+        tracing::event!(
+            name: "elinvar.compile.failed",
+            target: TARGET,
+            Level::WARN,
+            device = device.name(),
+            class = FaultClass::of(error).name(),
+            "{}",
+            without_source(error)
+        );
+    });
 }
 
 /// An execution of a graph's plan: its submissions are children.
@@ -152,6 +170,33 @@ pub(crate) fn reset(device: &Device, error: Option<&Error>) {
             result = FaultClass::of(error).name(),
             "the device could not be reset: {error}"
         ),
+    }
+}
+
+/// An alert was raised or cleared.
+pub(crate) fn alert(device: &Device, change: &AlertChange) {
+    let kernel = match &change.alert().kind {
+        AlertKind::KernelSlower { kernel } => Some(&**kernel),
+        _ => None,
+    };
+    macro_rules! changed {
+        ($level:expr, $state:literal) => {
+            tracing::event!(
+                name: "elinvar.alert",
+                target: TARGET,
+                $level,
+                device = device.name(),
+                alert = change.alert().kind.name(),
+                kernel,
+                state = $state,
+                "{}",
+                change.alert().reason
+            )
+        };
+    }
+    match change {
+        AlertChange::Raised(_) => changed!(Level::WARN, "raised"),
+        AlertChange::Cleared(_) => changed!(Level::INFO, "cleared"),
     }
 }
 

@@ -15,7 +15,7 @@ use elinvar_driver::{Command, Error, Pipeline, Thermal, Timing};
 
 use crate::identity::identity;
 use crate::recovery::{BreakerState, FaultClass};
-use crate::{Device, Pressure};
+use crate::{Alert, AlertKind, Device, Pressure};
 
 /// Health status, in ascending order of severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +51,8 @@ pub enum Component {
     /// Temperature of the device, from the last [`Notice::Thermal`](crate::Notice::Thermal), otherwise measured now: degraded at
     /// [`Thermal::Serious`], failing at [`Thermal::Critical`], unknown without a sensor.
     Temperature,
+    /// Alerts that are raised ([`Device::alerts`]): degraded if there is one, failing if the device is lost, unknown if the device has no alerts.
+    Alerts,
     /// Log lines of kernels: degraded if more than 1/16 of the lines were lost, unknown before the first line. The reason has the counts.
     Log,
 }
@@ -98,6 +100,8 @@ impl fmt::Display for Health {
 pub(crate) struct Vitals {
     pub(crate) queues: Ends,
     pub(crate) compiler: Ends,
+    /// Alerts that are raised; `None` if nobody judges.
+    pub(crate) alerts: Mutex<Option<Vec<Alert>>>,
     latencies: Mutex<HashMap<(usize, u128), Latency>>,
 }
 
@@ -218,6 +222,7 @@ impl Device {
             latency_finding(vitals),
             self.breaker_finding(),
             self.temperature_finding(),
+            alert_finding(vitals),
             log_finding(self.delivered_log_lines(), self.lost_log_lines()),
         ];
         let status = findings.iter().map(|finding| finding.status).max().unwrap_or_default();
@@ -268,6 +273,19 @@ impl Device {
         };
         Finding { component: Component::Temperature, status, reason }
     }
+}
+
+fn alert_finding(vitals: &Vitals) -> Finding {
+    let (status, reason) = match &*vitals.alerts.lock() {
+        None => (Status::Unknown, "the device has no alerts".into()),
+        Some(alerts) if alerts.is_empty() => (Status::Healthy, "none is raised".into()),
+        Some(alerts) => {
+            let is_lost = alerts.iter().any(|alert| alert.kind == AlertKind::DeviceLost);
+            let reasons: Vec<String> = alerts.iter().map(Alert::to_string).collect();
+            (if is_lost { Status::Failing } else { Status::Degraded }, reasons.join("; "))
+        }
+    };
+    Finding { component: Component::Alerts, status, reason }
 }
 
 fn log_finding(delivered: u64, lost: u64) -> Finding {

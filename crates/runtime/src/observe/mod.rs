@@ -1,5 +1,6 @@
-//! Observability: metrics, readings of the hardware, energy, spans, traces, profiles, health, log lines of kernels, and notices of the system.
+//! Observability: metrics, alerts, readings of the hardware, energy, spans, traces, profiles, health, log lines of kernels, and notices of the system.
 
+pub(crate) mod alerts;
 pub(crate) mod capture;
 pub(crate) mod event;
 pub(crate) mod hardware;

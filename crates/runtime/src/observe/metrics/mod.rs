@@ -13,15 +13,16 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Command, Error, Pipeline, Result, Timing};
+use elinvar_driver::{Command, Error, Pipeline, Result, Thermal, Timing};
 
 pub use catalog::{METRICS, Metric, MetricKind};
 pub use histogram::Histogram;
 
 use crate::identity::identity;
+use crate::observe::alerts::Sample;
 use crate::recovery::{Action, BreakerState, FaultClass};
 use crate::{Device, PoolStats};
 use histogram::Recorder;
@@ -35,6 +36,7 @@ const OTHER: &str = "(other)";
 /// Counters of a device.
 #[derive(Default)]
 pub(crate) struct Counters {
+    since: Since,
     submissions: ByResult,
     submission_duration: Recorder,
     compilations: ByResult,
@@ -48,6 +50,15 @@ pub(crate) struct Counters {
     pipelines: Mutex<HashMap<usize, Known>>,
     /// By name.
     kernels: Mutex<BTreeMap<String, Arc<KernelCounters>>>,
+}
+
+/// When counting began.
+struct Since(SystemTime);
+
+impl Default for Since {
+    fn default() -> Self {
+        Self(SystemTime::now())
+    }
 }
 
 /// A pipeline, and the counters of its kernel.
@@ -90,6 +101,10 @@ const RESULTS: [&str; 9] = [
     "wrong_call",
 ];
 
+/// Classes of failures of the device or its kernels, which are no consequences of others.
+const FAILED: [FaultClass; 4] =
+    [FaultClass::Transient, FaultClass::OutOfMemory, FaultClass::DeviceLost, FaultClass::KernelFault];
+
 /// Names of actions of recovery.
 const ACTIONS: [(&str, Action); 6] = [
     ("give_up", Action::GiveUp),
@@ -105,6 +120,10 @@ impl ByResult {
         let result = error.map_or("ok", |error| FaultClass::of(error).name());
         let at = RESULTS.iter().position(|name| *name == result).unwrap_or(RESULTS.len() - 1);
         self.0[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn of(&self, result: &str) -> u64 {
+        RESULTS.iter().zip(&self.0).find(|(name, _)| **name == result).map_or(0, |(_, count)| load(count))
     }
 
     /// The results that have occurred, and `ok`.
@@ -167,6 +186,24 @@ impl Counters {
         }
     }
 
+    /// What alerts are judged by.
+    pub(crate) fn sample(&self, breaker: BreakerState, pool: PoolStats, thermal: Option<Thermal>) -> Sample {
+        let kernels = self.kernels.lock().clone();
+        let kernels = kernels.into_iter().map(|(name, kernel)| {
+            let (count, ns) = kernel.duration.totals();
+            (name, (count, ns))
+        });
+        Sample {
+            succeeded: self.submissions.of("ok"),
+            failed: FAILED.iter().map(|class| self.submissions.of(class.name())).sum(),
+            kernels: kernels.collect(),
+            live: pool.live_bytes,
+            refused: pool.refused,
+            breaker,
+            thermal,
+        }
+    }
+
     fn launches(&self, pipeline: &Arc<dyn Pipeline>, count: u64) {
         self.kernel(pipeline, |kernel| _ = kernel.launches.fetch_add(count, Ordering::Relaxed));
     }
@@ -214,6 +251,8 @@ impl Counters {
 pub struct Metrics {
     /// Name of the device.
     pub device: String,
+    /// When the device was opened, and counting began.
+    pub since: SystemTime,
     /// One entry for each of [`METRICS`], in their order.
     pub families: Vec<MetricFamily>,
 }
@@ -330,7 +369,7 @@ impl Device {
             };
             MetricFamily { metric: *metric, points }
         });
-        Metrics { device: self.name().to_owned(), families: families.collect() }
+        Metrics { device: self.name().to_owned(), since: counters.since.0, families: families.collect() }
     }
 }
 

@@ -375,7 +375,8 @@ unsafe impl Device for Isolated {
     }
 
     fn readings(&self) -> Result<Readings> {
-        self.core.inner.readings()
+        let worker = self.core.present().filter(|link| link.is_there());
+        self.core.inner.readings(worker.and_then(|link| link.process_id()))
     }
 
     fn energy(&self) -> Result<Energy> {

@@ -6,8 +6,8 @@ use elinvar_cache::Cache;
 use elinvar_code::{Declared, max_threads};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, DeviceKind, Dim3, Energy, Error, Packed, PipelineOptions, Quantity, Readings, Result, Signature,
-    Source, StopsAt, Thermal, Tier,
+    Caps, DeviceKind, Dim3, Energy, Error, Packed, PipelineOptions, Readings, Result, Signature, Source,
+    StopsAt, Thermal, Tier,
 };
 use elinvar_driver_cpu::HostSensors;
 use elinvar_driver_cuda::{DeviceBlock, Gpu};
@@ -157,19 +157,12 @@ impl InnerDevice {
         }
     }
 
-    /// Those of the hardware; the host reads them, so that they do not depend on the worker.
-    pub(crate) fn readings(&self) -> Result<Readings> {
-        let mut readings = match self {
-            Self::Cpu { .. } => HostSensors::this().of_machine(),
-            Self::Cuda { gpu, .. } => return gpu.readings(),
-        };
-        let of_worker = || Err(Error::unsupported("kernels run in a worker process, which is not measured"));
-        for mode in ["user", "system"] {
-            readings.add(Quantity::ProcessCpuTime, &[mode], of_worker());
+    /// Those of the hardware and of the worker process with this number; the host reads them, so that they do not depend on the worker.
+    pub(crate) fn readings(&self, worker: Option<u32>) -> Result<Readings> {
+        match self {
+            Self::Cpu { .. } => Ok(HostSensors::this().of_worker(worker)),
+            Self::Cuda { gpu, .. } => gpu.readings(),
         }
-        readings.add(Quantity::ProcessMemory, &[], of_worker());
-        readings.add(Quantity::ProcessTaskClock, &[], of_worker());
-        Ok(readings)
     }
 
     pub(crate) fn energy(&self) -> Result<Energy> {

@@ -43,8 +43,26 @@ impl HostSensors {
     /// All readings, for [`elinvar_driver::Device::readings`].
     pub fn readings(&self) -> Readings {
         let mut readings = self.of_machine();
-        process::read_own(&self.root, &mut readings);
+        process::read_process(&self.root, "self", &mut readings);
         self.events.read(&mut readings);
+        readings
+    }
+
+    /// All readings, with another process, a worker, in place of this one.
+    pub fn of_worker(&self, process: Option<u32>) -> Readings {
+        let mut readings = self.of_machine();
+        match process {
+            Some(process) => process::read_process(&self.root, &process.to_string(), &mut readings),
+            None => {
+                let none = || Err(Error::unsupported("no worker process is running"));
+                for mode in ["user", "system"] {
+                    readings.add(Quantity::ProcessCpuTime, &[mode], none());
+                }
+                readings.add(Quantity::ProcessMemory, &[], none());
+            }
+        }
+        let uncounted = Error::unsupported("the events of a worker process are not counted");
+        readings.add(Quantity::ProcessTaskClock, &[], Err(uncounted));
         readings
     }
 
@@ -56,8 +74,8 @@ impl HostSensors {
         self.events.start()
     }
 
-    /// The readings that are not this process's alone.
-    pub fn of_machine(&self) -> Readings {
+    /// The readings that are not a process's.
+    fn of_machine(&self) -> Readings {
         let mut readings = Readings::default();
         self.rapl.read(&mut readings);
         thermal_zones::read(&self.root, &mut readings);
@@ -83,7 +101,11 @@ impl HostSensors {
         let khz = |file: &str| -> Result<Vec<f64>> {
             let is_cpu = |name: &String| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok());
             let cpus = self.root.list(CPUS)?.into_iter().filter(is_cpu);
-            let all = cpus.map(|cpu| self.root.number(&format!("{CPUS}/{cpu}/cpufreq/{file}")));
+            // A processor that is offline has no clock.
+            let is_online = |cpu: &String| self.root.path(&format!("{CPUS}/{cpu}/cpufreq")).exists();
+            let (online, offline): (Vec<String>, Vec<String>) = cpus.partition(is_online);
+            let cpus = if online.is_empty() { offline } else { online };
+            let all = cpus.iter().map(|cpu| self.root.number(&format!("{CPUS}/{cpu}/cpufreq/{file}")));
             all.collect::<Result<Vec<u64>>>().map(|all| all.iter().map(|khz| *khz as f64).collect())
         };
         let none = || Error::unsupported(format!("`/{CPUS}` has no processors"));

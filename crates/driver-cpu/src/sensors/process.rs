@@ -1,4 +1,4 @@
-//! Processor time of the machine and of this process, and the process's resident memory.
+//! Processor time of the machine and of a process, and the process's resident memory.
 
 use elinvar_driver::{Error, Quantity, Readings, Result};
 
@@ -20,11 +20,16 @@ pub(super) fn read_machine(root: &Root, readings: &mut Readings) {
     }
 }
 
-/// Adds this process's processor time and memory.
-pub(super) fn read_own(root: &Root, readings: &mut Readings) {
-    let own = root.text("proc/self/stat");
+/// Adds the processor time and the memory of a process, by its name in `/proc`: its number, or `self`.
+pub(super) fn read_process(root: &Root, process: &str, readings: &mut Readings) {
+    let file = format!("proc/{process}/stat");
+    let text = root.text(&file);
     // `utime`, `stime` and `rss`, by their numbers in proc_pid_stat(5).
-    let field = |number: usize| own.as_ref().map_err(Clone::clone).and_then(|text| field(text, number));
+    let field = |number: usize| {
+        let text = text.as_ref().map_err(Clone::clone)?;
+        let none = || Error::unsupported(format!("`/{file}` has no number as field {number}"));
+        field(text, number).ok_or_else(none)
+    };
     readings.add(Quantity::ProcessCpuTime, &["user"], field(14).and_then(seconds));
     readings.add(Quantity::ProcessCpuTime, &["system"], field(15).and_then(seconds));
     let resident = field(24).map(|pages| pages as f64 * host::page_size() as f64);
@@ -46,11 +51,10 @@ fn machine(root: &Root) -> Result<Vec<u64>> {
     Ok(line.split_whitespace().map_while(|count| count.parse().ok()).collect())
 }
 
-/// A field of `/proc/self/stat`, numbered from 1 as in its manual. The second, the name, may have spaces and parentheses.
-fn field(text: &str, number: usize) -> Result<u64> {
-    let behind = text.rsplit_once(") ").map_or("", |(_, behind)| behind);
-    let found = behind.split_whitespace().nth(number - 3).and_then(|field| field.parse().ok());
-    found.ok_or_else(|| Error::unsupported(format!("`/proc/self/stat` has no number as field {number}")))
+/// A field of a process's `stat`, numbered from 1 as in its manual. The second, the name, may have spaces and parentheses.
+fn field(text: &str, number: usize) -> Option<u64> {
+    let (_, behind) = text.rsplit_once(") ")?;
+    behind.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -60,10 +64,10 @@ mod tests {
     #[test]
     fn names_do_not_shift_the_fields() {
         let text = "7 (a) b (c) S 4 5 6";
-        assert_eq!(field(text, 4).ok(), Some(4));
-        assert_eq!(field(text, 6).ok(), Some(6));
+        assert_eq!(field(text, 4), Some(4));
+        assert_eq!(field(text, 6), Some(6));
         for (text, number) in [(text, 3), (text, 7), ("", 14), ("7 (a", 4)] {
-            assert!(field(text, number).is_err(), "{text} {number}");
+            assert!(field(text, number).is_none(), "{text} {number}");
         }
     }
 }

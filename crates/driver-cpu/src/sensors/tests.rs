@@ -156,6 +156,27 @@ fn processor_time_memory_and_pressure_are_read() {
 }
 
 #[test]
+fn a_worker_is_measured_in_place_of_this_process() {
+    let root = tempfile::tempdir().unwrap();
+    let stat = "42 (worker) S 1 2 3 4 5 6 7 8 9 10 300 20 16 17 18 19 20 21 22 23 7 25\n";
+    plant(root.path(), &[("proc/42/stat", stat), ("proc/self/stat", "1 (host) S 0\n")]);
+    let sensors = HostSensors::at(root.path());
+    let ticks = crate::host::sysconf(libc::_SC_CLK_TCK).unwrap() as f64;
+    let readings = sensors.of_worker(Some(42));
+    assert_eq!(value(&readings, Quantity::ProcessCpuTime, &["user"]), 300.0 / ticks);
+    assert_eq!(value(&readings, Quantity::ProcessMemory, &[]), 7.0 * crate::host::page_size() as f64);
+    assert!(reason(&readings, Quantity::ProcessTaskClock, &[]).contains("are not counted"));
+    for (worker, part) in [(None, "no worker process is running"), (Some(43), "there is no `/proc/43/stat`")]
+    {
+        let readings = sensors.of_worker(worker);
+        assert!(reason(&readings, Quantity::ProcessCpuTime, &["system"]).contains(part));
+        assert!(reason(&readings, Quantity::ProcessMemory, &[]).contains(part));
+    }
+    let short = reason(&sensors.readings(), Quantity::ProcessCpuTime, &["user"]);
+    assert!(short.ends_with("`/proc/self/stat` has no number as field 14"), "{short}");
+}
+
+#[test]
 fn clocks_are_the_mean_and_the_highest_limit() {
     let root = tempfile::tempdir().unwrap();
     let cpu = "sys/devices/system/cpu";
@@ -166,6 +187,7 @@ fn clocks_are_the_mean_and_the_highest_limit() {
         let file = |name: &str| format!("{cpu}/{cpu_n}/cpufreq/{name}");
         plant(root.path(), &[(&file("scaling_cur_freq"), now), (&file("cpuinfo_max_freq"), most)]);
     }
+    plant(root.path(), &[(&format!("{cpu}/cpu2/online"), "0")]);
     let readings = HostSensors::at(root.path()).readings();
     assert_eq!(value(&readings, Quantity::CpuSpeed, &[]), 1.5e9);
     assert_eq!(value(&readings, Quantity::CpuSpeedLimit, &[]), 4e9);

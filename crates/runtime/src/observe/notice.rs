@@ -136,16 +136,18 @@ impl Device {
 
     fn wish(&self, change: impl FnOnce(&mut Wished)) -> Result<()> {
         let mut wished = self.recovery().wishes.state.lock();
+        let asked = wished.asked;
         change(&mut wished);
         let warm = wished.thermal.is_some_and(|thermal| thermal >= Thermal::Serious);
         let goal = if warm { PowerPreference::LowPower } else { wished.asked };
         if goal != wished.effect {
             let all = self.caps().limits.compute_units;
-            self.driver().use_units(if goal == PowerPreference::HighPerformance {
-                all
-            } else {
-                (all / 2).max(1)
-            })?;
+            let units = if goal == PowerPreference::HighPerformance { all } else { (all / 2).max(1) };
+            if let Err(error) = self.driver().use_units(units) {
+                // A preference that the device does not have is not asked for again by later notices.
+                wished.asked = asked;
+                return Err(error);
+            }
             wished.effect = goal;
             self.coalescers().set(goal == PowerPreference::LowPower);
         }

@@ -126,14 +126,10 @@ fn at_work(device: &Device) -> CaseResult {
                 let utilization = now.value(Quantity::GpuUtilization, &[])?;
                 utilization > 0.0 && now.value(Quantity::GpuSpeed, &["sm"])? > 1e8
             }
-            // Kernels run in this process, or in a worker.
+            // Of this process, or of the worker in which the kernels run.
             _ => {
-                let own = |readings: &Readings| readings.value(Quantity::ProcessCpuTime, &["user"]);
-                let all = |readings: &Readings| readings.value(Quantity::CpuTime, &["user"]);
-                match (own(&before), own(&now)) {
-                    (Ok(before), Ok(now)) => now > before,
-                    _ => all(&now)? > all(&before)?,
-                }
+                let time = |readings: &Readings| readings.value(Quantity::ProcessCpuTime, &["user"]);
+                time(&now)? > time(&before)?
             }
         };
         let clock = |readings: &Readings| readings.value(Quantity::ProcessTaskClock, &[]);

@@ -288,6 +288,16 @@ fn efficiency_and_heat_take_compute_units_away() {
 }
 
 #[test]
+fn a_preference_that_the_device_does_not_have_is_forgotten() {
+    let bench = Bench::on(Sim::with_caps(|caps| caps.limits.compute_units = 7));
+    bench.sim.fail_next(Op::Units, Error::unsupported("all or nothing"));
+    let refused = bench.device.set_power_preference(PowerPreference::LowPower);
+    assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+    bench.device.notice(Notice::Thermal(Thermal::Nominal)).unwrap();
+    assert_eq!((bench.device.power_preference(), bench.sim.units()), (PowerPreference::HighPerformance, 7));
+}
+
+#[test]
 fn the_processor_works_with_fewer_workers_too() {
     let device = Device::cpu().unwrap();
     device.set_power_preference(PowerPreference::LowPower).unwrap();

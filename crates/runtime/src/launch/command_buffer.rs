@@ -15,10 +15,11 @@ use elinvar_driver::{Command, Dispatch, Done, Error, Label, Result, fail_signals
 use crate::launch::bind::{Bound, bind};
 use crate::launch::command_list_pool::CommandList;
 use crate::launch::grid::Size;
+use crate::launch::recording::Recording;
 use crate::launch::submitted::{Held, Pending, Submitted};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Storages, Usage, Usages, Who, commit};
-use crate::observe::trace::{Noted, Notes, TraceStep};
+use crate::observe::trace::{LaunchTimes, Noted, Notes, Replayed, TraceStep};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
 use crate::sync::dependencies::{self, EventOp};
@@ -275,15 +276,17 @@ impl CommandBuffer {
         self.note(|| TraceStep::Wait);
     }
 
-    /// Numbers of commands and uses, for [`CommandBuffer::truncate`].
-    pub(crate) fn mark(&self) -> (usize, usize) {
-        (self.list.commands.len(), self.usages.len())
+    /// Numbers of commands, uses and trace events, for [`CommandBuffer::truncate`].
+    pub(crate) fn mark(&self) -> (usize, usize, usize) {
+        (self.list.commands.len(), self.usages.len(), self.traced.len())
     }
 
-    /// Removes what was added since `mark`.
-    pub(crate) fn truncate(&mut self, (commands, usages): (usize, usize)) {
+    /// Removes what was added since `mark`. The trace keeps what was refused.
+    pub(crate) fn truncate(&mut self, (commands, usages, traced): (usize, usize, usize)) {
         self.list.commands.truncate(commands);
         self.usages.truncate(usages);
+        let refused = self.traced.drain(traced..).filter(Noted::is_refusal).collect::<Vec<Noted>>();
+        self.traced.extend(refused);
     }
 
     /// Adds a validated command, with the memory that it uses.
@@ -317,7 +320,7 @@ impl CommandBuffer {
             }
             // Not submitted, since content that it reads is missing after a failure.
             Ok(done) if !traced.is_empty() => {
-                let ends = [TraceStep::Complete(done.wait().err().map(Box::new)), TraceStep::Release];
+                let ends = [TraceStep::Complete(done.wait().map_err(Box::new)), TraceStep::Release];
                 device.trace().add(traced.into_iter().chain(ends.map(|step| notes.event(step))));
             }
             Ok(_) => {}
@@ -331,7 +334,7 @@ impl CommandBuffer {
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
         let Self { stream, mut list, usages, ops, events, replayed, notes, .. } = self;
         let in_flight = stream.in_flight_count.enter(stream.device.state())?;
-        let mut commands = replayed.unwrap_or_else(|| list.take_commands());
+        let (mut commands, mut times) = timed(replayed, &mut list, notes);
         if due.is_some() {
             commands = deadline::stoppable(&stream.device, &commands)?;
         }
@@ -361,7 +364,9 @@ impl CommandBuffer {
             submitted.begin(Pending { promise, registration, notes, device: device.clone(), held });
             let done = Done::shared(submitted);
             if let Some(notes) = notes {
-                device.trace().add(traced.drain(..).chain([notes.event(TraceStep::Commit)]));
+                device.trace().compare_clocks();
+                let commit = notes.commit(device.pool().live_and_idle(), times.take());
+                device.trace().add(traced.drain(..).chain([commit]));
             }
             let origin = stream.hand_over(commands, done, notes, &outcome, alone)?;
             Ok((outcome, origin))
@@ -407,9 +412,10 @@ impl CommandBuffer {
     }
 
     /// Appends recorded commands.
-    pub(crate) fn append(&mut self, commands: &[Command], usages: &[Usage]) {
-        self.list.commands.extend_from_slice(commands);
-        self.usages.extend(usages.iter().cloned());
+    pub(crate) fn append(&mut self, recording: &Recording) {
+        self.list.commands.extend_from_slice(&recording.commands);
+        self.usages.extend(recording.usages.iter().cloned());
+        self.note(|| TraceStep::Replay(Replayed::new(recording.origin(), &recording.commands)));
     }
 
     /// The recorded commands and uses.
@@ -418,8 +424,9 @@ impl CommandBuffer {
     }
 
     /// Sets a recorded list to be submitted instead of its own.
-    pub(crate) fn replay(&mut self, commands: Arc<[Command]>, usages: &[Usage]) {
-        (self.replayed, self.usages) = (Some(commands), usages.into());
+    pub(crate) fn replay(&mut self, recording: &Recording) {
+        self.note(|| TraceStep::Replay(Replayed::new(recording.origin(), &recording.commands)));
+        (self.replayed, self.usages) = (Some(recording.commands.clone()), recording.usages[..].into());
     }
 
     fn record_use(&mut self, subject: &'static str, span: &Span, access: Access) -> Result<()> {
@@ -434,6 +441,24 @@ impl fmt::Debug for CommandBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CommandBuffer({:?}, {} commands)", self.stream, self.list.commands.len())
     }
+}
+
+/// The commands of a submission, with timestamps in between if a trace measures each.
+fn timed(
+    replayed: Option<Arc<[Command]>>,
+    list: &mut CommandList,
+    notes: Option<Notes>,
+) -> (Arc<[Command]>, Option<Box<LaunchTimes>>) {
+    let commands = replayed.as_deref().unwrap_or(&list.commands);
+    if !notes.is_some_and(|notes| notes.times_launches && LaunchTimes::are_needed(commands)) {
+        return (replayed.unwrap_or_else(|| list.take_commands()), None);
+    }
+    let last = LaunchTimes::last(commands);
+    let (commands, times) = match replayed {
+        Some(replayed) => LaunchTimes::insert(replayed.iter().cloned(), last),
+        None => LaunchTimes::insert(list.commands.drain(..), last),
+    };
+    (commands, Some(Box::new(times)))
 }
 
 /// Rejects a launch of a kernel with grid barriers that is not cooperative, or has more threadgroups than can be resident.

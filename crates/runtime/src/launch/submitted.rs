@@ -67,8 +67,7 @@ impl Held {
 impl OnCompleted for Submitted {
     fn completed(self: Arc<Self>, result: Result<Timing>) {
         let Some(Pending { promise, registration, notes, device, held }) = self.take() else { return };
-        let complete =
-            notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
+        let complete = notes.map(|notes| notes.event(TraceStep::Complete(result.clone().map_err(Box::new))));
         device.recovery().vitals.submission(result.as_ref().err());
         device.counters().submission(&held.commands, &result);
         drop(registration);

@@ -3,3 +3,8 @@
 //! The runtime records ([`elinvar::Device::metrics`], [`elinvar::Trace`]); this crate formats and sends. It is a crate of its own, so that
 //! programs without exporters do not depend on an HTTP server and protocol buffers.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod chrome;
+pub mod perfetto;
+mod trace;

@@ -64,9 +64,10 @@ fn main() {
     let (has_parser, of_metrics) = (openmetrics::is_available(&python), python.clone());
     let read = move || {
         if !has_parser {
-            return Err(
-                format!("`{of_metrics}` has no prometheus_client: run `scripts/setup.sh numpy FOLDER`").into()
-            );
+            return Err(format!(
+                "`{of_metrics}` has no prometheus_client: run `scripts/setup.sh numpy FOLDER`"
+            )
+            .into());
         }
         openmetrics::read_by_prometheus(&of_metrics);
         Ok(())

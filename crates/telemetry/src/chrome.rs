@@ -33,7 +33,9 @@ pub fn to_json(timelines: &[Timeline]) -> String {
 fn add(process: &Process<'_>, pid: u64, events: &mut Vec<Json>) {
     events.push(json!({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": process.name}}));
     for (track, tid) in process.tracks.iter().zip(1_u64..) {
-        events.push(json!({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": track.name}}));
+        events.push(
+            json!({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": track.name}}),
+        );
         events.push(json!({"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}}));
         for slice in &track.slices {
             add_slice(slice, (pid, tid), events);
@@ -41,7 +43,9 @@ fn add(process: &Process<'_>, pid: u64, events: &mut Vec<Json>) {
         for instant in &track.instants {
             let (ts, args) = (micros(instant.at_ns), args(&instant.args));
             let name = &instant.name;
-            events.push(json!({"ph": "i", "s": "t", "pid": pid, "tid": tid, "ts": ts, "name": name, "args": args}));
+            events.push(
+                json!({"ph": "i", "s": "t", "pid": pid, "tid": tid, "ts": ts, "name": name, "args": args}),
+            );
         }
     }
     for counter in &process.counters {

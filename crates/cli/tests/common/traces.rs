@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
 use elinvar::{Buffer, Device, Error, Graph, Grid, Kernel, Source, Timeline};
-use elinvar_telemetry::{chrome, perfetto};
 use elinvar_driver::Driver as _;
+use elinvar_telemetry::{chrome, perfetto};
 use serde_json::Value;
 
 /// Quotes, control characters, a character of four bytes, and a text that closes a script element.
@@ -21,7 +21,8 @@ pub fn is_available(python: &str) -> bool {
     Command::new(python).args(["-c", script]).output().is_ok_and(|output| output.status.success())
 }
 
-const TEXT: &str = "kernel void add(device uint* x, constant uint& k, uint i [[thread_position_in_grid]]) { x[i] += k; }
+const TEXT: &str =
+    "kernel void add(device uint* x, constant uint& k, uint i [[thread_position_in_grid]]) { x[i] += k; }
 kernel void spin(device uint* x, uint i [[thread_position_in_grid]]) {
     uint v = x[i];
     for (uint n = 0; n < 2000; ++n) v = v * 1664525u + 1013904223u;
@@ -282,7 +283,11 @@ pub fn read_as_json() {
             let (begin, took) = (slice["ts"].as_f64().unwrap(), slice["dur"].as_f64().unwrap());
             device.entry(slice["tid"].as_u64().unwrap()).or_default().push((begin, begin + took));
         }
-        assert!(seen == counts, "{:?}", seen.iter().map(|(name, count)| (name.len(), count)).collect::<Vec<_>>());
+        assert!(
+            seen == counts,
+            "{:?}",
+            seen.iter().map(|(name, count)| (name.len(), count)).collect::<Vec<_>>()
+        );
         for spans in device.values_mut() {
             spans.sort_by(|a, b| a.partial_cmp(b).unwrap());
             // Less than a nanosecond of rounding.
@@ -306,11 +311,12 @@ pub fn read_as_json() {
             assert!(begins[id] <= at + error_us && *at <= ends[id] + error_us);
         }
         let failed: Vec<&&Value> = slices.iter().filter(|slice| slice["cname"] == "terrible").collect();
-        assert!(failed.iter().all(|slice| slice["args"]["error"].as_str().unwrap().contains("out of bounds")));
+        assert!(
+            failed.iter().all(|slice| slice["args"]["error"].as_str().unwrap().contains("out of bounds"))
+        );
         // The submission, its launch, and its completion.
         assert_eq!(failed.len(), 3);
-        let names: Vec<&str> =
-            of("M").iter().filter_map(|event| event["args"]["name"].as_str()).collect();
+        let names: Vec<&str> = of("M").iter().filter_map(|event| event["args"]["name"].as_str()).collect();
         assert_eq!(names.iter().filter(|name| name.ends_with(": device")).count(), 3, "{names:?}");
         assert!(of("C").iter().any(|event| event["name"] == "memory: live"));
     }

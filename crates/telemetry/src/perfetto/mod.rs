@@ -99,12 +99,14 @@ impl Encoder {
 
     fn events(&mut self, device: u64, track: &Track) {
         let name = Some(track.name.clone());
-        let uuid = self.track(TrackDescriptor { name, parent_uuid: Some(device), ..TrackDescriptor::default() });
+        let uuid =
+            self.track(TrackDescriptor { name, parent_uuid: Some(device), ..TrackDescriptor::default() });
         for slice in &track.slices {
             self.slice(uuid, slice);
         }
         for instant in &track.instants {
-            let event = TrackEvent { name: Some(instant.name.clone()), ..event(uuid, TrackEventType::Instant) };
+            let event =
+                TrackEvent { name: Some(instant.name.clone()), ..event(uuid, TrackEventType::Instant) };
             let event = TrackEvent { debug_annotations: annotations(&instant.args), ..event };
             self.push(Some(instant.at_ns), Data::TrackEvent(event));
         }

@@ -27,7 +27,11 @@ pub(super) fn of(timeline: &Timeline) -> Vec<Counter> {
         memory("memory: idle", |sample| sample.idle_bytes),
         Counter { name: "submissions in flight", unit: Unit::Count, points: sum(in_flight) },
         Counter { name: "commands running", unit: Unit::Count, points: running(|_| 1) },
-        Counter { name: "compute units in use, at most", unit: Unit::Count, points: without_repeats(occupied) },
+        Counter {
+            name: "compute units in use, at most",
+            unit: Unit::Count,
+            points: without_repeats(occupied),
+        },
     ]
 }
 
@@ -73,7 +77,13 @@ mod tests {
 
     #[test]
     fn spans_are_summed() {
-        let spans = [(10, Some(20), 1), (15, Some(30), 2), (20, Some(25), 1), (25, Some(25), 9), (40, None, u64::MAX)];
+        let spans = [
+            (10, Some(20), 1),
+            (15, Some(30), 2),
+            (20, Some(25), 1),
+            (25, Some(25), 9),
+            (40, None, u64::MAX),
+        ];
         let all = sum(spans.into_iter());
         assert_eq!(all, [(10, 1), (15, 3), (25, 2), (30, 0), (40, u64::MAX)]);
         let both = sum([(0, None, u64::MAX), (1, Some(2), u64::MAX)].into_iter());

@@ -10,7 +10,8 @@ mod counters;
 use std::collections::BTreeMap;
 
 use elinvar::{
-    Decision, DeviceSpan, Dim3, Origin, Timeline, TimelineCommand, TimelineSubmission, TracedCommand, TracedWork,
+    Decision, DeviceSpan, Dim3, Origin, Timeline, TimelineCommand, TimelineSubmission, TracedCommand,
+    TracedWork,
 };
 
 /// A value of an argument.
@@ -237,7 +238,8 @@ fn name(command: &TracedCommand) -> String {
 /// Name of a submission: that of its only command, or their number and the first.
 fn summary(submission: &TimelineSubmission) -> String {
     let mut works = submission.commands.iter().filter(|command| command.command.is_work());
-    match (works.next(), works.count()) {
+    let left_out = submission.command_count.saturating_sub(submission.commands.len());
+    match (works.next(), works.count() + left_out) {
         (Some(only), 0) => name(&only.command),
         (Some(first), others) => format!("{} and {others} more", name(&first.command)),
         (None, _) => submission.commands.first().map_or_else(|| "empty".into(), |first| name(&first.command)),
@@ -326,8 +328,10 @@ mod tests {
     fn overlapping_slices_are_on_different_tracks() {
         let spans = [(5, 9), (0, 4), (2, 6), (4, 5), (6, 6), (3, 10), (9, 12)];
         let lanes = lanes(spans.map(|span| slice(span, "test", Args::new())).into());
-        let lanes: Vec<Vec<(u64, u64)>> =
-            lanes.iter().map(|lane| lane.iter().map(|slice| (slice.begin_ns, slice.end_ns)).collect()).collect();
+        let lanes: Vec<Vec<(u64, u64)>> = lanes
+            .iter()
+            .map(|lane| lane.iter().map(|slice| (slice.begin_ns, slice.end_ns)).collect())
+            .collect();
         assert_eq!(lanes, [vec![(0, 4), (4, 5), (5, 9), (9, 12)], vec![(2, 6), (6, 6)], vec![(3, 10)]]);
         assert_eq!(super::lanes(Vec::new()).len(), 1);
     }

@@ -31,40 +31,15 @@ impl LaunchTimes {
         works == 2 || works == 1 && commands.iter().any(is_wait)
     }
 
-    /// The commands with timestamps in between. `last` is the index of the last one that is work or a wait.
-    pub(crate) fn insert(
-        commands: impl ExactSizeIterator<Item = Command>,
-        last: Option<usize>,
-    ) -> (Arc<[Command]>, Self) {
-        let mut timed = Vec::with_capacity(2 * commands.len() + 1);
-        let mut edges: Vec<[Edge; 2]> = Vec::with_capacity(commands.len());
-        let stamp = |timed: &mut Vec<Command>| {
-            let into = Arc::new(TimestampSlot::new());
-            timed.push(Command::Timestamp { into: into.clone() });
-            Some(into)
-        };
-        // Begin of the next command; `None` if it is behind a wait.
-        let mut begin: Option<Edge> = Some(None);
-        for (at, command) in commands.enumerate() {
-            if is_wait(&command) {
-                begin = None;
-            }
-            if !is_work(&command) {
-                timed.push(command);
-                continue;
-            }
-            let from = begin.unwrap_or_else(|| stamp(&mut timed));
-            timed.push(command);
-            let to = if last == Some(at) { None } else { stamp(&mut timed) };
-            edges.push([from, to.clone()]);
-            begin = Some(to);
-        }
-        (timed.into(), Self { edges })
-    }
-
-    /// Index of the last command that is work or a wait.
-    pub(crate) fn last(commands: &[Command]) -> Option<usize> {
-        commands.iter().rposition(|command| is_work(command) || is_wait(command))
+    /// The commands with timestamps in between.
+    pub(crate) fn insert(commands: impl Iterator<Item = Command>, layout: Layout) -> (Arc<[Command]>, Self) {
+        let Layout { total, last } = layout;
+        let edges = Vec::with_capacity(total);
+        let mut timed = Timed { commands, at: 0, last, begin: Some(None), held: None, after: None, edges };
+        // Collected without a list in between.
+        let command = |_| timed.next().unwrap_or_else(|| Command::Timestamp { into: Arc::default() });
+        let commands = (0..total).map(command).collect();
+        (commands, Self { edges: timed.edges })
     }
 
     /// Begin and end of each command on the device's clock. `timing` is that of the submission; `None` if it failed.
@@ -75,6 +50,85 @@ impl LaunchTimes {
         };
         let (start, end) = (timing.map(|timing| timing.start_ns), timing.map(|timing| timing.end_ns));
         self.edges.iter().map(|[from, to]| [ns(from, start), ns(to, end)]).collect()
+    }
+}
+
+/// What is inserted into a list of commands.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    /// Number of commands with timestamps.
+    total: usize,
+    /// Index of the last command that is work or a wait.
+    last: Option<usize>,
+}
+
+impl Layout {
+    pub(crate) fn of(commands: &[Command]) -> Self {
+        let last = commands.iter().rposition(|command| is_work(command) || is_wait(command));
+        let (mut total, mut is_behind_wait) = (commands.len(), false);
+        for (at, command) in commands.iter().enumerate() {
+            if is_work(command) {
+                total += usize::from(is_behind_wait) + usize::from(last != Some(at));
+                is_behind_wait = false;
+            }
+            is_behind_wait |= is_wait(command);
+        }
+        Self { total, last }
+    }
+}
+
+/// Commands with timestamps in between.
+struct Timed<I> {
+    commands: I,
+    /// Number of commands so far.
+    at: usize,
+    last: Option<usize>,
+    /// Begin of the next command that is work; `None` if it is behind a wait.
+    begin: Option<Edge>,
+    /// A command whose timestamp before it was returned.
+    held: Option<Command>,
+    /// The timestamp behind the command that was returned.
+    after: Option<Command>,
+    edges: Vec<[Edge; 2]>,
+}
+
+impl<I: Iterator<Item = Command>> Timed<I> {
+    fn next(&mut self) -> Option<Command> {
+        if let Some(after) = self.after.take() {
+            return Some(after);
+        }
+        let command = match self.held.take() {
+            Some(command) => command,
+            None => {
+                self.at += 1;
+                self.commands.next()?
+            }
+        };
+        if is_wait(&command) {
+            self.begin = None;
+        }
+        if !is_work(&command) {
+            return Some(command);
+        }
+        let stamp = || {
+            let into = Arc::new(TimestampSlot::new());
+            (Some(into.clone()), Command::Timestamp { into })
+        };
+        let Some(from) = self.begin.take() else {
+            let (begin, before) = stamp();
+            (self.begin, self.held) = (Some(begin), Some(command));
+            return Some(before);
+        };
+        let to = if self.last == Some(self.at - 1) {
+            None
+        } else {
+            let (to, after) = stamp();
+            self.after = Some(after);
+            to
+        };
+        self.edges.push([from, to.clone()]);
+        self.begin = Some(to);
+        Some(command)
     }
 }
 
@@ -104,8 +158,8 @@ mod tests {
 
     fn timed(text: &str) -> Option<(Arc<[Command]>, LaunchTimes)> {
         let commands = commands(text);
-        let last = LaunchTimes::last(&commands);
-        LaunchTimes::are_needed(&commands).then(|| LaunchTimes::insert(commands.into_iter(), last))
+        let layout = Layout::of(&commands);
+        LaunchTimes::are_needed(&commands).then(|| LaunchTimes::insert(commands.into_iter(), layout))
     }
 
     fn letters(commands: &[Command]) -> String {

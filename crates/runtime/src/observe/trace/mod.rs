@@ -3,11 +3,12 @@
 //! Off by default. While it is on, a command buffer records its steps in its own list, which is appended to the device's trace
 //! when it is passed to the driver, and again when it has ended. The trace keeps the most recent events.
 //!
-//! `clock` compares the host's clock with the device's, `launch_times` has the device measure each launch of a submission, `replayed`
+//! `noted` is an event as recorded, `clock` compares the host's clock with the device's, `launch_times` has the device measure each launch of a submission, `replayed`
 //! describes the commands of recordings and graphs, and `timeline` puts all of it on one clock.
 
 mod clock;
 mod launch_times;
+mod noted;
 mod replayed;
 mod timeline;
 
@@ -24,7 +25,8 @@ use crate::recovery::Decision;
 
 pub use clock::ClockSample;
 use clock::{Clocks, HOST};
-pub(crate) use launch_times::LaunchTimes;
+pub(crate) use launch_times::{LaunchTimes, Layout};
+pub(crate) use noted::{Launch, Noted, Notes};
 pub use replayed::{GraphNode, Origin, Replayed, TracedCommand, TracedWork};
 pub use timeline::{DeviceSpan, HostSpan, MemorySample, Timeline, TimelineCommand, TimelineSubmission};
 
@@ -194,7 +196,8 @@ pub struct StepStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TraceDetail {
-    /// Begin and end of each submission. A submission is passed to the driver unchanged.
+    /// Begin and end of each submission, which is passed to the driver unchanged. Of its commands only the first is recorded, and their
+    /// number, so that the costs do not depend on it.
     Submissions,
     /// Begin and end of each command, by timestamps between the commands of a submission with several. Devices that run repeated lists of
     /// commands as one (CUDA graphs) do not while such a trace is on.
@@ -218,23 +221,22 @@ struct Ring {
     start: u64,
     capacity: usize,
     events: VecDeque<Noted>,
+    /// Number of events; a launch has four.
+    len: usize,
     lost: u64,
     clocks: Clocks,
 }
 
-/// An event as recorded; derived values are computed when it is read.
-pub(crate) struct Noted {
-    at: u64,
-    notes: Notes,
-    step: TraceStep,
-    /// Of `Commit`.
-    times: Option<Box<LaunchTimes>>,
-}
-
 impl Trace {
     pub(crate) fn new(driver: Arc<dyn elinvar_driver::Device>) -> Self {
-        let ring =
-            Ring { start: 0, capacity: 0, events: VecDeque::new(), lost: 0, clocks: Clocks::default() };
+        let ring = Ring {
+            start: 0,
+            capacity: 0,
+            events: VecDeque::new(),
+            len: 0,
+            lost: 0,
+            clocks: Clocks::default(),
+        };
         let (detail, next, next_comparison) = (AtomicU8::new(0), AtomicU64::new(0), AtomicU64::new(0));
         Self { detail, next, next_comparison, driver, ring: Mutex::new(ring) }
     }
@@ -249,8 +251,11 @@ impl Trace {
         let clocks = Clocks::starting_with(Clocks::compare(|| self.driver.clock_ns()));
         let mut ring = self.ring.lock();
         self.next_comparison.store(clocks.next(), Ordering::Relaxed);
-        let (start, events) = (HOST.get().raw(), VecDeque::with_capacity(capacity));
-        *ring = Ring { start, capacity, events, lost: 0, clocks };
+        // Memory of an earlier trace is used again: its pages are there.
+        let mut events = std::mem::take(&mut ring.events);
+        events.clear();
+        events.reserve(capacity);
+        *ring = Ring { start: HOST.get().raw(), capacity, events, len: 0, lost: 0, clocks };
         self.detail.store(detail as u8 + 1, Ordering::Relaxed);
     }
 
@@ -265,7 +270,7 @@ impl Trace {
     /// The recorded events. Those of one submission are consecutive and in order.
     pub fn events(&self) -> Vec<TraceEvent> {
         let ring = self.ring.lock();
-        ring.events.iter().map(|noted| noted.event(ring.start)).collect()
+        ring.events.iter().flat_map(|noted| noted.events(ring.start)).collect()
     }
 
     /// The recorded submissions on one clock, with the device's times.
@@ -288,10 +293,11 @@ impl Trace {
         let mut last: BTreeMap<u64, Duration> = BTreeMap::new();
         let mut stats: BTreeMap<&'static str, StepStats> = BTreeMap::new();
         let ring = self.ring.lock();
-        for noted in &ring.events {
-            let time = noted.time(ring.start);
-            let before = last.insert(noted.notes.submission, time).unwrap_or(time);
-            let entry = stats.entry(noted.step.name()).or_default();
+        for TraceEvent { time, submission, step, .. } in
+            ring.events.iter().flat_map(|noted| noted.events(ring.start))
+        {
+            let before = last.insert(submission, time).unwrap_or(time);
+            let entry = stats.entry(step.name()).or_default();
             entry.count += 1;
             entry.time += time.saturating_sub(before);
         }
@@ -300,12 +306,12 @@ impl Trace {
 
     /// The recorder of a new submission; `None` while the trace is off.
     pub(crate) fn notes(&self, stream: Option<u64>, priority: Priority) -> Option<Notes> {
-        let detail = self.detail.load(Ordering::Relaxed);
-        (detail != 0).then(|| {
-            let submission = self.next.fetch_add(1, Ordering::Relaxed);
-            let times_launches = detail > TraceDetail::Submissions as u8 + 1;
-            Notes { submission, stream, priority, times_launches }
-        })
+        let detail = match self.detail.load(Ordering::Relaxed) {
+            0 => return None,
+            1 => TraceDetail::Submissions,
+            _ => TraceDetail::Launches,
+        };
+        Some(Notes::new(self.next.fetch_add(1, Ordering::Relaxed), stream, priority, detail))
     }
 
     /// Compares the clocks if that is due.
@@ -322,61 +328,21 @@ impl Trace {
     pub(crate) fn add(&self, events: impl Iterator<Item = Noted>) {
         let mut ring = self.ring.lock();
         for event in events {
-            if ring.events.len() >= ring.capacity {
-                ring.lost += 1;
-                ring.events.pop_front();
-            }
-            if ring.capacity > 0 {
-                ring.events.push_back(event);
+            ring.len += event.len();
+            ring.events.push_back(event);
+            while ring.len > ring.capacity
+                && let Some(oldest) = ring.events.pop_front()
+            {
+                ring.len -= oldest.len();
+                ring.lost += oldest.len() as u64;
             }
         }
-    }
-}
-
-/// Properties shared by the events of a submission.
-#[derive(Clone, Copy)]
-pub(crate) struct Notes {
-    submission: u64,
-    stream: Option<u64>,
-    priority: Priority,
-    /// Whether the device measures each command.
-    pub(crate) times_launches: bool,
-}
-
-impl Notes {
-    pub(crate) fn event(&self, step: TraceStep) -> Noted {
-        Noted { at: HOST.get().raw(), notes: *self, step, times: None }
-    }
-
-    /// The commit, with the places of the device's times.
-    pub(crate) fn commit(
-        &self,
-        (live_bytes, idle_bytes): (u64, u64),
-        times: Option<Box<LaunchTimes>>,
-    ) -> Noted {
-        Noted { times, ..self.event(TraceStep::Commit { live_bytes, idle_bytes }) }
-    }
-}
-
-impl Noted {
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self.step, TraceStep::Refused(_))
-    }
-
-    fn time(&self, start: u64) -> Duration {
-        let clock = HOST.get();
-        Duration::from_nanos(clock.ns(self.at.max(start)) - clock.ns(start))
-    }
-
-    fn event(&self, start: u64) -> TraceEvent {
-        let Notes { submission, stream, priority, .. } = self.notes;
-        TraceEvent { time: self.time(start), submission, stream, priority, step: self.step.clone() }
     }
 }
 
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ring = self.ring.lock();
-        write!(f, "Trace({} events of at most {}, {} lost)", ring.events.len(), ring.capacity, ring.lost)
+        write!(f, "Trace({} events of at most {}, {} lost)", ring.len, ring.capacity, ring.lost)
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use elinvar_driver::{Device, DeviceKind, Dim3, Error, Label, Pipeline, Priority, Timing};
+use elinvar_driver::{Device, DeviceKind, Error, Label, Priority, Timing};
 
 use super::clock::{ClockSample, HOST};
-use super::{Noted, Origin, Replayed, Ring, TraceStep, TracedCommand, TracedWork};
+use super::noted::What;
+use super::{Launch, Noted, Origin, Replayed, Ring, TraceStep, TracedCommand, TracedWork};
 use crate::recovery::Decision;
 
 /// The submissions of a [`Trace`](crate::Trace). All times are in nanoseconds on the host's clock, which is common to the timelines of a
@@ -62,8 +63,11 @@ pub struct TimelineSubmission {
     pub refused: Vec<(u64, Box<Error>)>,
     /// Decisions about its failures, with their times.
     pub decisions: Vec<(u64, Decision)>,
-    /// Its commands, in order.
+    /// Its commands, in order; with [`TraceDetail::Submissions`](crate::TraceDetail::Submissions) only the first of those that the
+    /// device executes.
     pub commands: Vec<TimelineCommand>,
+    /// Number of its commands.
+    pub command_count: usize,
 }
 
 /// A command of a submission.
@@ -167,33 +171,21 @@ impl Timeline {
 }
 
 impl Noted {
-    fn ns(&self) -> u64 {
-        HOST.get().ns(self.at)
-    }
-
     fn decision(&self) -> Option<(u64, Decision)> {
-        match &self.step {
-            TraceStep::Recovery(decision) => Some((self.ns(), (**decision).clone())),
+        match &self.what {
+            What::Step(TraceStep::Recovery(decision)) => Some((self.ns(), (**decision).clone())),
             _ => None,
         }
     }
 
     fn memory(&self) -> Option<MemorySample> {
-        match self.step {
-            TraceStep::Commit { live_bytes, idle_bytes } => {
-                Some(MemorySample { at_ns: self.ns(), live_bytes, idle_bytes })
+        match self.what {
+            What::Commit { memory: [live_bytes, idle_bytes], .. } => {
+                Some(MemorySample { at_ns: self.last_ns(), live_bytes, idle_bytes })
             }
             _ => None,
         }
     }
-}
-
-/// A launch whose recording has begun.
-struct Encoded<'e> {
-    begin_ns: u64,
-    kernel: &'e Arc<dyn Pipeline>,
-    label: &'e Option<Arc<Label>>,
-    size: Option<(Option<Dim3>, Dim3)>,
 }
 
 /// A submission that is being read from its events.
@@ -201,7 +193,6 @@ struct Reader<'e> {
     submission: TimelineSubmission,
     /// Time of the last event.
     last_ns: u64,
-    encoded: Option<Encoded<'e>>,
     timing: Option<Timing>,
     /// Begin and end of each command that is work, on the device's clock, if they were measured.
     times: Option<&'e super::LaunchTimes>,
@@ -211,7 +202,9 @@ impl<'e> Reader<'e> {
     /// Reads the events of a submission; `None` if the first ones are missing.
     fn read(events: &[&'e Noted]) -> Option<Self> {
         let first = events.first()?;
-        let (true, Some(stream)) = (matches!(first.step, TraceStep::Acquire), first.notes.stream) else {
+        let (true, Some(stream)) =
+            (matches!(first.what, What::Step(TraceStep::Acquire)), first.notes.stream())
+        else {
             return None;
         };
         let begin_ns = first.ns();
@@ -227,33 +220,44 @@ impl<'e> Reader<'e> {
             refused: Vec::new(),
             decisions: Vec::new(),
             commands: Vec::new(),
+            command_count: 0,
         };
-        let mut read = Self { submission, last_ns: begin_ns, encoded: None, timing: None, times: None };
-        events.iter().for_each(|noted| read.step(noted));
+        let mut read = Self { submission, last_ns: begin_ns, timing: None, times: None };
+        events.iter().for_each(|noted| read.read_one(noted));
         Some(read)
     }
 
-    fn step(&mut self, noted: &'e Noted) {
-        let at = noted.ns();
+    fn read_one(&mut self, noted: &'e Noted) {
+        let (begin_ns, at) = (noted.ns(), noted.last_ns());
         let submission = &mut self.submission;
         if submission.completed.is_none() && !submission.is_submitted {
             submission.recorded.end_ns = at;
         }
-        match &noted.step {
-            TraceStep::Encode { kernel, label } => {
-                self.encoded = Some(Encoded { begin_ns: at, kernel, label, size: None });
+        match &noted.what {
+            What::Step(step) => self.step(step, at),
+            What::Launch(Launch { kernel, label, threads, group, .. }, _) => {
+                let work = TracedWork::Launch { kernel: kernel.clone(), threads: *threads, group: *group };
+                self.push(work, label.clone(), HostSpan { begin_ns, end_ns: at });
             }
-            TraceStep::Size { threads, group } => {
-                self.encoded.iter_mut().for_each(|launch| launch.size = Some((*threads, *group)));
+            What::Commit { commands, times, .. } => {
+                (submission.is_submitted, submission.error) = (true, None);
+                submission.command_count = *commands as usize;
+                self.times = times.as_deref();
             }
-            TraceStep::Dispatch => {
-                if let Some(Encoded { begin_ns, kernel, label, size: Some((threads, group)) }) =
-                    self.encoded.take()
-                {
-                    let work = TracedWork::Launch { kernel: kernel.clone(), threads, group };
-                    self.push(work, label.clone(), HostSpan { begin_ns, end_ns: at });
-                }
+            What::Ended(result, _) => {
+                submission.completed = Some(HostSpan { begin_ns, end_ns: at });
+                (self.timing, submission.error) = match result {
+                    Ok(timing) => (Some(*timing), None),
+                    Err(error) => (None, Some(error.clone())),
+                };
             }
+        }
+        self.last_ns = at;
+    }
+
+    fn step(&mut self, step: &TraceStep, at: u64) {
+        let submission = &mut self.submission;
+        match step {
             TraceStep::LaunchNested { kernel, label } => {
                 self.push_at(TracedWork::LaunchNested { kernel: kernel.clone() }, label.clone(), at);
             }
@@ -268,27 +272,22 @@ impl<'e> Reader<'e> {
             TraceStep::Timestamp => self.push_at(TracedWork::Timestamp, None, at),
             TraceStep::Replay(replayed) => self.replay(replayed, at),
             TraceStep::Refused(error) => {
-                self.encoded = None;
                 submission.refused.push((at, error.clone()));
                 // Behind the commit, it is the driver's.
                 (submission.is_submitted, submission.error) = (false, Some(error.clone()));
             }
-            TraceStep::Commit { .. } => {
-                (submission.is_submitted, submission.error) = (true, None);
-                self.times = noted.times.as_deref();
-            }
             TraceStep::Recovery(decision) => submission.decisions.push((at, (**decision).clone())),
-            TraceStep::Complete(result) => {
-                submission.completed = Some(HostSpan { begin_ns: at, end_ns: at });
-                (self.timing, submission.error) = match result {
-                    Ok(timing) => (Some(*timing), None),
-                    Err(error) => (None, Some(error.clone())),
-                };
-            }
-            TraceStep::Release => submission.completed.iter_mut().for_each(|span| span.end_ns = at),
-            TraceStep::Acquire | TraceStep::Bind { .. } | TraceStep::End { .. } => {}
+            TraceStep::End { commands } => submission.command_count = *commands,
+            // Read together with others.
+            TraceStep::Acquire
+            | TraceStep::Encode { .. }
+            | TraceStep::Bind { .. }
+            | TraceStep::Size { .. }
+            | TraceStep::Dispatch
+            | TraceStep::Commit { .. }
+            | TraceStep::Complete(_)
+            | TraceStep::Release => {}
         }
-        self.last_ns = at;
     }
 
     fn push(&mut self, work: TracedWork, label: Option<Arc<Label>>, host: HostSpan) {
@@ -321,11 +320,12 @@ impl<'e> Reader<'e> {
     /// Sets the times of the device. Earlier work of the stream ended at `earlier_ns`.
     fn place(&mut self, to_host: impl Fn(u64) -> u64, earlier_ns: u64) {
         let submission = &mut self.submission;
+        let has_all = submission.commands.len() == submission.command_count;
         let mut works: Vec<&mut TimelineCommand> =
             submission.commands.iter_mut().filter(|command| command.command.is_work()).collect();
         let times = match self.times {
             Some(times) => times.read(self.timing),
-            None if works.len() == 1 => {
+            None if works.len() == 1 && has_all => {
                 vec![[self.timing.map(|t| t.start_ns), self.timing.map(|t| t.end_ns)]]
             }
             None => Vec::new(),

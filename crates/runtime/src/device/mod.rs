@@ -27,6 +27,7 @@ use crate::launch::group::Members;
 use crate::launch::tune::Tuned;
 use crate::memory::object_pool::ObjectPool;
 use crate::memory::span::Span;
+use crate::observe::event;
 use crate::observe::metrics::Counters;
 use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
@@ -144,7 +145,9 @@ impl Device {
         self.expect_here("Device::compile")?;
         let source = Source::linked(source.borrow())?;
         let begun = Instant::now();
-        let library = self.compiled(self.inner.driver.compile(&source));
+        let span = event::compile(self, source.files.first().map_or("", |file| &file.name));
+        let library = span.in_scope(|| self.compiled(self.inner.driver.compile(&source)));
+        event::compiled(&span, self, library.as_ref().err());
         self.counters().compilation(library.as_ref().err(), begun.elapsed());
         Ok(Library::new(self.clone(), library?, &source))
     }

@@ -13,6 +13,7 @@ use super::plan::{Part, Plan};
 use super::schedule::BEGIN;
 use super::transfer::{Staged, carry};
 use super::{GraphStats, Route};
+use crate::observe::event;
 use crate::{Buffer, Completion, Device, Event, Stream};
 
 /// A branch of a plan: commands that run on one stream.
@@ -102,6 +103,7 @@ impl Plan {
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn run(&mut self, stream: &Stream) -> Result<Completion> {
         let begin = Instant::now();
+        let _span = event::graph(stream.device(), self.branches.len()).entered();
         if let Some(main) = &self.main {
             stream.device().expect_same(main, || "run: the graph begins on a node".into())?;
         }

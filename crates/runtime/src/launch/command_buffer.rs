@@ -19,6 +19,7 @@ use crate::launch::recording::Recording;
 use crate::launch::submitted::{Held, Pending, Submitted};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Storages, Usage, Usages, Who, commit};
+use crate::observe::event;
 use crate::observe::trace::{Launch, LaunchTimes, Layout, Noted, Notes, Replayed, TraceStep};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
@@ -415,7 +416,8 @@ impl CommandBuffer {
         result
     }
 
-    /// Passes the commands to the driver, and before that the recorded events to the trace.
+    /// Passes the commands to the driver, and before that the recorded events to the trace. `end` is the time when the recording ended, and the
+    /// number of commands.
     fn commit(self, traced: &mut Vec<Noted>, end: (u64, usize)) -> Result<Completion> {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
@@ -454,7 +456,8 @@ impl CommandBuffer {
                 commands: commands.clone(),
                 list,
             };
-            submitted.begin(Pending { promise, registration, notes, device: device.clone(), held });
+            let span = event::submission(&device, stream.id, &commands, end.1);
+            submitted.begin(Pending { promise, registration, notes, span, device: device.clone(), held });
             let done = Done::shared(submitted);
             let origin = stream.hand_over(commands, done, notes, &outcome, alone)?;
             Ok((outcome, origin))

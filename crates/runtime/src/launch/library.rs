@@ -9,6 +9,7 @@ use elinvar_driver::{
     Diagnostic, FunctionConstant, Pipeline, PipelineOptions, Result, Signature, Source, UnsupportedKernel,
 };
 
+use crate::observe::event;
 use crate::{CheckedKernel, Compilation, Device, Kernel, KernelOptions};
 
 /// A compiled source. A clone is another handle.
@@ -128,7 +129,10 @@ impl Library {
     }
 
     fn pipeline(&self, name: &str, options: PipelineOptions) -> Result<Arc<dyn Pipeline>> {
-        let pipeline = self.device.compiled(self.driver.pipeline(name, &options))?;
+        let span = event::kernel(&self.device, name);
+        let pipeline = span.in_scope(|| self.device.compiled(self.driver.pipeline(name, &options)));
+        event::compiled(&span, &self.device, pipeline.as_ref().err());
+        let pipeline = pipeline?;
         self.device.recovery().origins.note(&pipeline, &self.source, options);
         Ok(pipeline)
     }

@@ -10,6 +10,7 @@ use elinvar_driver::{Command, OnCompleted, Result, Timing};
 
 use crate::launch::command_list_pool::CommandList;
 use crate::memory::usage::Storages;
+use crate::observe::event;
 use crate::observe::trace::Notes;
 use crate::sync::completion::Promise;
 use crate::sync::deadline::Watched;
@@ -28,6 +29,7 @@ pub(crate) struct Pending {
     /// In the device's list of pending work.
     pub(crate) registration: Registration,
     pub(crate) notes: Option<Notes>,
+    pub(crate) span: tracing::Span,
     pub(crate) device: Device,
     pub(crate) held: Held,
 }
@@ -66,10 +68,11 @@ impl Held {
 
 impl OnCompleted for Submitted {
     fn completed(self: Arc<Self>, result: Result<Timing>) {
-        let Some(Pending { promise, registration, notes, device, held }) = self.take() else { return };
+        let Some(Pending { promise, registration, notes, span, device, held }) = self.take() else { return };
         let traced = notes.map(|notes| (notes, Notes::now(), result.clone().map_err(Box::new)));
         device.recovery().vitals.submission(result.as_ref().err());
         device.counters().submission(&held.commands, &result);
+        event::ended(span, &device, &held.commands, &result);
         drop(registration);
         // Before the promise is resolved, so that waiters find the memory released.
         held.release(Some(self));

@@ -1,6 +1,7 @@
 //! Observability: metrics, traces, profiles, health, log lines of kernels, and notices of the system.
 
 pub(crate) mod capture;
+pub(crate) mod event;
 pub(crate) mod health;
 pub(crate) mod log;
 pub(crate) mod metrics;

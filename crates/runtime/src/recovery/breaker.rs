@@ -30,6 +30,18 @@ pub enum BreakerState {
     Terminal(Error),
 }
 
+impl BreakerState {
+    /// Lower-case name, with underscores.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open { .. } => "open",
+            Self::HalfOpen => "half_open",
+            Self::Terminal(_) => "terminal",
+        }
+    }
+}
+
 /// Limits of a breaker: when it opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerLimits {
@@ -167,11 +179,11 @@ impl Breaker {
         }
     }
 
-    /// Returns a permit with the result of its work.
-    pub(crate) fn settle(&self, permit: Permit, verdict: Verdict, now: Instant) {
+    /// Returns a permit with the result of its work. Returns the new state if that changes it.
+    pub(crate) fn settle(&self, permit: Permit, verdict: Verdict, now: Instant) -> Option<BreakerState> {
         let mut inner = self.inner.lock();
         if permit.era != inner.era {
-            return;
+            return None;
         }
         match (permit.probe, verdict) {
             (true, Verdict::Neutral) => drop(inner.change(BreakerState::Open { until: now })),
@@ -194,21 +206,26 @@ impl Breaker {
                 }
             }
         }
+        (permit.era != inner.era).then(|| inner.state.clone())
     }
 
-    /// Makes the breaker terminal: the process cannot get the device back.
-    pub(crate) fn lose(&self, cause: &Error) {
+    /// Makes the breaker terminal: the process cannot get the device back. Returns whether it was not.
+    pub(crate) fn lose(&self, cause: &Error) -> bool {
         let mut inner = self.inner.lock();
-        if !matches!(inner.state, BreakerState::Terminal(_)) {
+        let is_new = !matches!(inner.state, BreakerState::Terminal(_));
+        if is_new {
             inner.change(BreakerState::Terminal(cause.clone()));
         }
+        is_new
     }
 
-    /// Closes the breaker after a reset of the device. The number of trips is kept.
-    pub(crate) fn restore(&self) {
+    /// Closes the breaker after a reset of the device. The number of trips is kept. Returns whether it was not closed.
+    pub(crate) fn restore(&self) -> bool {
         let mut inner = self.inner.lock();
         inner.failures = 0;
+        let was_closed = matches!(inner.state, BreakerState::Closed);
         inner.change(BreakerState::Closed);
+        !was_closed
     }
 }
 

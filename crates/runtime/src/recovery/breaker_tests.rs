@@ -71,7 +71,7 @@ fn what_was_admitted_before_a_change_changes_nothing() {
     breaker.settle(old.next().unwrap(), Verdict::Good, now);
     assert!(matches!(breaker.state(), BreakerState::HalfOpen));
     breaker.settle(probe, Verdict::Good, now);
-    old.for_each(|permit| breaker.settle(permit, Verdict::Bad, now));
+    old.for_each(|permit| assert!(breaker.settle(permit, Verdict::Bad, now).is_none()));
     assert!(matches!(breaker.state(), BreakerState::Closed));
 }
 

@@ -33,6 +33,20 @@ pub enum FaultClass {
 }
 
 impl FaultClass {
+    /// Lower-case name, with underscores.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::OutOfMemory => "out_of_memory",
+            Self::DeviceLost => "device_lost",
+            Self::KernelFault => "kernel_fault",
+            Self::Refused => "refused",
+            Self::Cancelled => "cancelled",
+            Self::EarlierWork => "earlier_work",
+            Self::WrongCall => "wrong_call",
+        }
+    }
+
     /// The class of an error.
     pub fn of(error: &Error) -> Self {
         match error {

@@ -10,7 +10,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, SubmissionQueue};
 use elinvar_driver::sync::{Condvar, Mutex};
@@ -142,7 +141,7 @@ impl Layer {
             issue.with_work(|work| work.tried.not_again = Some(why.clone()));
             return Err(Error::DeviceLost(why));
         }
-        self.device.breaker().admit(Instant::now())
+        self.device.admit()
     }
 
     /// The commands for the driver: without the trailing signals.

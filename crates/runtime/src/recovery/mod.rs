@@ -23,6 +23,7 @@ use elinvar_driver::{Callback, Error, Priority, Result};
 
 use crate::Device;
 use crate::memory::usage::Storage;
+use crate::observe::event;
 use crate::observe::trace::{Notes, TraceStep};
 
 use crate::observe::health::Vitals;
@@ -143,7 +144,7 @@ impl Device {
 
     /// Marks the device as lost, and ends all pending work.
     pub(crate) fn lose(&self, cause: &Error) {
-        self.breaker().lose(cause);
+        self.lose_breaker(cause);
         let in_flight = self.state().mark_lost(cause);
         // Recovering queues first: their submissions must not be retried once the loss is reported.
         let queues: Vec<Arc<Submissions>> =
@@ -156,6 +157,7 @@ impl Device {
         self.coalescers().flush();
         self.state().begin_reset();
         let reset = self.driver().reset();
+        event::reset(self, reset.as_ref().err());
         if reset.is_ok() {
             self.recovery().count_reset();
             let lost = Error::DeviceLost("the content was lost when the device was reset".into());
@@ -165,7 +167,9 @@ impl Device {
                     self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
                 own.iter().for_each(|storage| storage.lose(&lost));
             }
-            self.breaker().restore();
+            if self.breaker().restore() {
+                event::breaker(self, &BreakerState::Closed);
+            }
         }
         self.state().end_reset(reset.is_ok());
         reset
@@ -227,7 +231,7 @@ impl Device {
     }
 
     fn attempt<T>(&self, call: &mut impl FnMut() -> Result<T>) -> Result<T> {
-        let permit = self.breaker().admit(Instant::now())?;
+        let permit = self.admit()?;
         let result = call();
         self.settle(permit, result.as_ref().err());
         result
@@ -240,7 +244,28 @@ impl Device {
             Some(FaultClass::Transient | FaultClass::DeviceLost | FaultClass::KernelFault) => Verdict::Bad,
             Some(_) => Verdict::Neutral,
         };
-        self.breaker().settle(permit, verdict, Instant::now());
+        if let Some(state) = self.breaker().settle(permit, verdict, Instant::now()) {
+            event::breaker(self, &state);
+        }
+    }
+
+    /// Requests a permit of the breaker.
+    ///
+    /// # Errors
+    /// As [`Breaker::admit`].
+    fn admit(&self) -> Result<Permit> {
+        let permit = self.breaker().admit(Instant::now())?;
+        if permit.probe {
+            event::breaker(self, &BreakerState::HalfOpen);
+        }
+        Ok(permit)
+    }
+
+    fn lose_breaker(&self, cause: &Error) {
+        if self.breaker().lose(cause) {
+            event::device_lost(self, cause);
+            event::breaker(self, &BreakerState::Terminal(cause.clone()));
+        }
     }
 
     /// Called when recovery gives up. After a `DeviceLost`, makes the breaker terminal, unless the device was reset since the
@@ -250,7 +275,7 @@ impl Device {
             let _alone = self.recovery().resetting.lock();
             match self.recovery().resets() == seen {
                 true if self.caps().features.restarts => self.recovery().count_reset(),
-                true => self.breaker().lose(error),
+                true => self.lose_breaker(error),
                 false => {}
             }
         }
@@ -258,6 +283,7 @@ impl Device {
 
     fn note(&self, notes: Option<Notes>, decision: &Decision) {
         self.counters().decision(decision.action);
+        event::decision(self, decision);
         if let Some(notes) = notes {
             self.trace().add(std::iter::once(notes.event(TraceStep::Recovery(Box::new(decision.clone())))));
         }

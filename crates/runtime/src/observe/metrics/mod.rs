@@ -101,16 +101,8 @@ const ACTIONS: [(&str, Action); 6] = [
 
 impl ByResult {
     fn add(&self, error: Option<&Error>) {
-        let at = error.map_or(0, |error| match FaultClass::of(error) {
-            FaultClass::Transient => 1,
-            FaultClass::OutOfMemory => 2,
-            FaultClass::DeviceLost => 3,
-            FaultClass::KernelFault => 4,
-            FaultClass::Refused => 5,
-            FaultClass::Cancelled => 6,
-            FaultClass::EarlierWork => 7,
-            FaultClass::WrongCall => 8,
-        });
+        let result = error.map_or("ok", |error| FaultClass::of(error).name());
+        let at = RESULTS.iter().position(|name| *name == result).unwrap_or(RESULTS.len() - 1);
         self.0[at].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -335,15 +327,9 @@ impl Device {
     }
 }
 
-fn breaker(state: &BreakerState) -> Vec<MetricPoint> {
-    let now = match state {
-        BreakerState::Closed => "closed",
-        BreakerState::Open { .. } => "open",
-        BreakerState::HalfOpen => "half_open",
-        BreakerState::Terminal(_) => "terminal",
-    };
+fn breaker(now: &BreakerState) -> Vec<MetricPoint> {
     let all = ["closed", "open", "half_open", "terminal"];
-    all.map(|state| MetricPoint::of(&[state], MetricValue::Gauge((state == now).into()))).into()
+    all.map(|state| MetricPoint::of(&[state], MetricValue::Gauge((state == now.name()).into()))).into()
 }
 
 fn memory(pool: &PoolStats) -> Vec<MetricPoint> {

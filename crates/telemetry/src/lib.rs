@@ -8,3 +8,10 @@
 pub mod chrome;
 pub mod perfetto;
 mod trace;
+
+/// The pages of `docs/` about this crate, whose examples are run as tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/traces.md")]
+    mod traces {}
+}

@@ -28,4 +28,5 @@ mod resident;
 mod sizes;
 mod streams;
 mod stress;
+mod timeline;
 mod uses;

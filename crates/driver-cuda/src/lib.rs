@@ -41,6 +41,7 @@ mod libraries;
 mod library;
 mod log;
 mod memory;
+mod nvtx;
 mod peers;
 mod pipeline;
 mod poller;

@@ -15,7 +15,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy crates fmt lint unit tidy apple apple-suite apple-driver apple-tensors installed budget macos bench-apple mutants coverage asan tsan
+.PHONY: dashboard demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy crates fmt lint unit tidy apple apple-suite apple-driver apple-tensors installed budget macos bench-apple mutants coverage asan tsan
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -72,6 +72,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	for feature in cpu cuda isolated metal; do $(CARGO) check -p elinvar --no-default-features --features $$feature || exit 1; done
 	$(CARGO) check -p elinvar --no-default-features
+	for feature in otlp prometheus; do $(CARGO) check -p elinvar-telemetry --no-default-features --features $$feature || exit 1; done
 
 # The stand-in for Apple's frameworks is built with the workspace: built alone, it has fewer features and is recompiled.
 unit apple: export ELINVAR_APPLE_LIBRARY = $(abspath $(TARGET))/debug/libelinvar_apple.so
@@ -82,6 +83,11 @@ ifeq ($(shell uname -s),Linux)
 unit: export ELINVAR_REQUIRE_PTXAS = 1
 unit: export ELINVAR_PTXAS = $(CURDIR)/$(VENV)/bin/ptxas
 endif
+# Debian has Prometheus.
+ifneq ($(shell command -v apt-get),)
+unit: export ELINVAR_REQUIRE_COLLECTORS = 1
+unit: export ELINVAR_COLLECTORS = $(CURDIR)/$(VENV)/bin
+endif
 # cargo test, not nextest: the suite's cases share a process and its compiled kernels; a process for each takes twice as long.
 unit:
 	$(CARGO) build --workspace $(PROGRAMS)
@@ -91,6 +97,10 @@ unit:
 # Also run by `make test`.
 tidy:
 	$(CARGO) xtask tidy
+
+# The Grafana dashboard against Grafana's published types; requires npm.
+dashboard:
+	scripts/dashboard.sh
 
 # Mutation testing: takes hours for the whole sample, and is resumable.
 mutants: setup

@@ -3,7 +3,8 @@
 #
 #   setup.sh compiler       clang 19 or later and a linker
 #   setup.sh version        prints the clang version that `compiler` would install, on Debian and derivatives
-#   setup.sh numpy FOLDER   a Python virtual environment with NumPy, prometheus_client and perfetto, for the tests; on Linux also NVIDIA's ptxas
+#   setup.sh numpy FOLDER   a Python virtual environment with NumPy, prometheus_client and perfetto, for the tests; on Linux also
+#                           NVIDIA's ptxas, on Debian also Prometheus and the OpenTelemetry collector rotel
 #   setup.sh apple          a Rust toolchain for macOS; on Debian only
 #   setup.sh mutants        cargo-mutants and cargo-nextest, for `make mutants`
 #   setup.sh coverage       cargo-llvm-cov, cargo-nextest and LLVM's tools for this rustc, for `make coverage`
@@ -132,6 +133,34 @@ numpy() {
     fi
     say "NumPy: $venv"
     ptxas "$venv"
+    collectors "$venv"
+}
+
+# Programs that collect telemetry, on Debian and derivatives: Prometheus and its promtool from the distribution's package, which is unpacked and not
+# installed, and the OpenTelemetry collector rotel from PyPI.
+collectors() {
+    local venv=$1 folder
+    command -v apt-get >/dev/null || return 0
+    if ! [ -x "$venv/bin/promtool" ]; then
+        say "apt-get download prometheus"
+        folder=$(mktemp -d)
+        # An unprivileged user of apt's writes to it.
+        chmod 755 "$folder"
+        (cd "$folder" && apt-get download -qq prometheus 2>/dev/null) ||
+            { as_root apt-get update -qq && (cd "$folder" && apt-get download -qq prometheus); }
+        dpkg -x "$folder"/prometheus_*.deb "$folder/files"
+        mv "$folder"/files/usr/bin/prometheus "$folder"/files/usr/bin/promtool "$venv/bin"
+        rm -rf "$folder"
+    fi
+    if ! [ -x "$venv/bin/rotel-agent" ]; then
+        say "pip install rotel"
+        "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check rotel
+        folder=$(find "$venv" -path '*/rotel/rotel-agent' | head -n 1)
+        [ -n "$folder" ] || die "rotel does not contain rotel-agent"
+        chmod +x "$folder"
+        ln -sf "$(realpath "$folder")" "$venv/bin/rotel-agent"
+    fi
+    say "Prometheus and rotel: $venv/bin"
 }
 
 # Part of the compiler package of CUDA 12.9, which NVIDIA publishes for Linux on these architectures.

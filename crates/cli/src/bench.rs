@@ -10,6 +10,7 @@ mod compile;
 mod cpu;
 mod cuda;
 mod device_side;
+pub mod energy;
 mod first;
 mod launch;
 mod record;
@@ -90,7 +91,7 @@ Baselines run with the same number of threads, alternating with the kernel:
 
 ratio is time / baseline time; below 1, Elinvar is faster.
 
-Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json\n  elinvar bench cpu --check docs/performance.json")]
+Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json\n  elinvar bench --energy --device cuda\n  elinvar bench cpu --check docs/performance.json")]
 pub struct Bench {
     /// Suites or benchmarks; all by default
     #[arg(value_name = "NAME")]
@@ -111,6 +112,9 @@ pub struct Bench {
     /// Replace the table of ratios in a Markdown FILE
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
+    /// Measure the energy and the time of two jobs under each power preference, in place of the suites
+    #[arg(long, conflicts_with_all = ["names", "check", "record", "table", "require_baselines"])]
+    energy: bool,
     /// Fail if a baseline of a row of the tensor suite is not installed
     #[arg(long)]
     require_baselines: bool,
@@ -256,6 +260,11 @@ struct Measured {
 
 impl Bench {
     pub fn run(self) -> Result<()> {
+        if self.energy {
+            let contexts = self.contexts(self.device)?;
+            // The last context is the one with all threads.
+            return contexts.last().map_or(Ok(()), |context| energy::run(&context.device, self.json));
+        }
         let recorded = self.check.as_ref().map(|path| Record::open(path)).transpose()?;
         let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();
         let (mut outcomes, mut slower) = (Vec::new(), Vec::new());

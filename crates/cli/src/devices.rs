@@ -1,18 +1,25 @@
 //! `elinvar devices`: devices that can run kernels, and the compiler.
 
+use std::time::Instant;
+
 use clap::Args;
-use elinvar::{Caps, Device};
+use elinvar::{Caps, Device, Error, Reading};
 use elinvar_msl::Toolchain;
 use serde_json::{Value, json};
 
 use crate::failure::Result;
-use crate::report::{print_json, say};
+use crate::report::{print_json, say, time_text};
 
 /// List the available devices with their limits, and the compiler
 #[derive(Args)]
-#[command(after_help = "Examples:\n  elinvar devices\n  elinvar devices --json\n  \
-    ELINVAR_CLANG=/opt/llvm/bin/clang elinvar devices")]
+#[command(
+    after_help = "Examples:\n  elinvar devices\n  elinvar devices --json\n  elinvar devices --sensors\n  \
+    ELINVAR_CLANG=/opt/llvm/bin/clang elinvar devices"
+)]
 pub struct Devices {
+    /// Read the sensors of each device: power, temperatures, clocks, memory, errors; with the reason for what is not measured
+    #[arg(long)]
+    sensors: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -23,7 +30,7 @@ impl Devices {
         let devices = Device::all()?;
         let toolchain = Toolchain::find();
         if self.json {
-            let devices: Vec<Value> = devices.iter().map(device_json).collect();
+            let devices: Vec<Value> = devices.iter().map(|device| self.json(device)).collect();
             let (absent, compiler) = (absent_json(), compiler_json(&toolchain));
             return print_json(&json!({ "devices": devices, "absent": absent, "compiler": compiler }));
         }
@@ -32,8 +39,82 @@ impl Devices {
             for (name, value) in device.details() {
                 say(format_args!("  {name} {value}"))?;
             }
+            if self.sensors {
+                print_sensors(device)?;
+            }
         }
         print_absent_and_compiler(&toolchain)
+    }
+
+    fn json(&self, device: &Device) -> Value {
+        let mut json = device_json(device);
+        if self.sensors {
+            let _counted = device.count_events();
+            json["sensors"] = match device.readings() {
+                Ok(readings) => readings.list.iter().map(reading_json).collect(),
+                Err(error) => json!({ "unsupported": reason(&error) }),
+            };
+        }
+        json
+    }
+}
+
+/// Readings with a line each, then what is not measured, by reason.
+fn print_sensors(device: &Device) -> Result<()> {
+    // Where events are not counted, their readings have the reason.
+    let _counted = device.count_events();
+    let begin = Instant::now();
+    let readings = match device.readings() {
+        Ok(readings) => readings,
+        Err(error) => return say(format_args!("  sensors  none\n    {}", reason(&error))),
+    };
+    say(format_args!("  sensors  read in {}", time_text(begin.elapsed().as_nanos() as u64)))?;
+    let mut absent: Vec<(&str, Vec<String>)> = Vec::new();
+    for reading in &readings.list {
+        let name = format!("{} {}", reading.quantity.name(), reading.attributes.join(" "));
+        let (name, unit) = (name.trim_end(), reading.quantity.unit());
+        match &reading.value {
+            Ok(value) => {
+                // A millionth of the unit, without noise of the conversion.
+                let value = (value * 1e6).round() / 1e6;
+                say(format!("    {name}  {value} {}", if unit == "1" { "" } else { unit }).trim_end())?;
+            }
+            Err(error) => {
+                let reason = reason(error);
+                match absent.iter_mut().find(|(known, _)| *known == reason) {
+                    Some((_, names)) => names.push(name.to_owned()),
+                    None => absent.push((reason, vec![name.to_owned()])),
+                }
+            }
+        }
+    }
+    for (reason, names) in absent {
+        say(format_args!("    not measured: {reason}\n      {}", names.join(", ")))?;
+    }
+    Ok(())
+}
+
+fn reading_json(reading: &Reading) -> Value {
+    let quantity = reading.quantity;
+    let attributes: serde_json::Map<String, Value> = quantity
+        .attributes()
+        .iter()
+        .zip(&reading.attributes)
+        .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
+        .collect();
+    let mut json = json!({ "name": quantity.name(), "unit": quantity.unit(), "attributes": attributes });
+    match &reading.value {
+        Ok(value) => json["value"] = (*value).into(),
+        Err(error) => json["unsupported"] = reason(error).into(),
+    }
+    json
+}
+
+/// The reason in an error.
+fn reason(error: &Error) -> &str {
+    match error {
+        Error::Unsupported(reason) => reason,
+        _ => "it cannot be read",
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 
+use elinvar::Consumption;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
 
@@ -62,6 +64,30 @@ pub fn time_text(ns: u64) -> String {
         _ if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
         _ if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
         _ => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+/// An energy with its error and the mean power.
+pub fn energy_text(used: &Consumption) -> String {
+    let unit = |joules: f64| match joules {
+        _ if joules < 1e-3 => format!("{:.3} µJ", joules * 1e6),
+        _ if joules < 1.0 => format!("{:.3} mJ", joules * 1e3),
+        _ => format!("{joules:.3} J"),
+    };
+    format!("{} ± {:.1} %, {:.1} W", unit(used.joules), used.relative_error() * 100.0, used.watts())
+}
+
+/// An energy, or the reason why it is not measured.
+pub fn energy_json(used: Result<&Consumption, &str>) -> Value {
+    match used {
+        Ok(used) => json!({
+            "joules": used.joules,
+            "error_joules": used.error,
+            "watts": used.watts(),
+            "duration_ns": used.duration.as_nanos() as u64,
+            "update_interval_ns": used.update_interval.as_nanos() as u64,
+        }),
+        Err(reason) => json!({ "unsupported": reason }),
     }
 }
 

@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use clap::Args;
 use elinvar::{
-    Bundle, CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel,
+    Bundle, CheckedKernel, Completion, Constants, Consumption, Device, DeviceKind, Dim3, Error, Grid, Kernel,
     KernelOptions, Library, MathMode, Signature, Stream,
 };
 use elinvar_driver::similar_names;
 use elinvar_telemetry::{chrome, perfetto};
 use serde::Serialize;
 
+use crate::bench::energy;
 use crate::binding::{Bound, Given};
 use crate::constant;
 use crate::failure::{Failure, Result};
 use crate::npy;
 use crate::output;
-use crate::report::{median, print_json, say, time_text};
+use crate::report::{energy_json, energy_text, median, print_json, say, time_text};
 use crate::select::Selection;
 use crate::source::{Math, SourceOptions, TierName};
 use crate::summary::Summary;
@@ -95,6 +96,9 @@ pub struct Run {
     /// Memory after each array, for kernels that access elements past the end
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     padding: u64,
+    /// Measure the energy of a run: repeat it, on the same arrays, until the error is below 5 %. Results are those before
+    #[arg(long)]
+    energy: bool,
     /// Run the kernel in a separate process, so that a crash is reported as an error; on the CPU unless --device is given
     #[arg(long)]
     isolated: bool,
@@ -119,6 +123,8 @@ struct Report<'a> {
     group: Option<[u32; 3]>,
     median_ns: u64,
     outputs: Vec<Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    energy: Option<serde_json::Value>,
 }
 
 /// Events of a trace for each run: those of a launch, and of decisions.
@@ -202,6 +208,7 @@ impl Run {
             }
             summaries.push(Summary::of(name, &array));
         }
+        let energy = self.energy.then(|| self.energy(&device, &kernel, &bound)).transpose()?;
         let report = Report {
             kernel: &self.kernel,
             device: device_name(&device),
@@ -209,11 +216,42 @@ impl Run {
             group: kernel.group(self.grid())?.map(Dim3::to_array),
             median_ns: median(times),
             outputs: summaries,
+            energy: energy.as_ref().map(|energy| energy_json(energy.as_ref().map_err(String::as_str))),
         };
         if self.json {
             return print_json(&report);
         }
-        self.print(&report, &outputs)
+        self.print(&report, &outputs)?;
+        match energy {
+            Some(Ok(used)) => say(format_args!("energy {} a run", energy_text(&used))),
+            Some(Err(why)) => say(format_args!("energy unsupported: {why}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The energy of a run, or why it is not measured.
+    fn energy(
+        &self,
+        device: &Device,
+        kernel: &Runnable,
+        bound: &Bound,
+    ) -> Result<std::result::Result<Consumption, String>> {
+        let stream = device.stream()?;
+        let mut failed = None;
+        let run = || match kernel.launch(&stream, self.grid(), bound).and_then(|done| self.wait(&done)) {
+            Ok(_) => Ok(()),
+            Err(failure) => {
+                failed = Some(failure);
+                Err(Error::Cancelled)
+            }
+        };
+        let used = device.energy_each(energy::ERROR, energy::LONGEST, run);
+        match (used, failed) {
+            (_, Some(failure)) => Err(failure),
+            (Ok(used), None) => Ok(Ok(used)),
+            (Err(Error::Unsupported(why) | Error::Timeout(why)), None) => Ok(Err(why)),
+            (Err(error), None) => Err(error.into()),
+        }
     }
 
     fn constants(&self) -> Result<Constants> {

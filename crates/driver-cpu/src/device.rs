@@ -5,8 +5,8 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, Device, Driver, Error, HostBlock, Init, Library, Log, Memory, PerProcess, Priority, Queue,
-    ResidentThreads, Result, Source, Storage,
+    Caps, Device, Driver, Energy, Error, HostBlock, Init, Library, Log, Memory, PerProcess, Priority, Queue,
+    Readings, ResidentThreads, Result, Source, Storage,
 };
 
 use crate::guest::Guest;
@@ -14,6 +14,7 @@ use crate::library::CpuLibrary;
 use crate::memory::{Account, HostMemory};
 use crate::pool::Pool;
 use crate::queue::{CpuBackend, CpuQueue};
+use crate::sensors::HostSensors;
 use crate::{cooperative, crash, host, limits};
 
 /// The CPU driver of this process: one device with a worker per available processor, created on first use and kept.
@@ -171,6 +172,20 @@ unsafe impl Device for CpuDevice {
         self.pool.expect_here("a change of compute units")?;
         self.pool.use_workers(units as usize);
         Ok(())
+    }
+
+    /// The machine's and this process's.
+    fn readings(&self) -> Result<Readings> {
+        Ok(HostSensors::this().readings())
+    }
+
+    /// Of all processor packages and their memory.
+    fn energy(&self) -> Result<Energy> {
+        HostSensors::this().energy()
+    }
+
+    fn count_events(&self) -> Result<()> {
+        HostSensors::this().count_events()
     }
 
     fn log(&self) -> Option<&Arc<Log>> {

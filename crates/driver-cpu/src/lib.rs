@@ -43,6 +43,7 @@ mod queue;
 mod ranges;
 mod resident;
 mod scratch;
+mod sensors;
 mod stop;
 #[cfg(test)]
 mod testing;
@@ -54,3 +55,4 @@ pub use elinvar_native::SizeBound;
 pub use device::{CpuDriver, available_memory, caps, driver};
 pub use guest::{Guest, ToRun};
 pub use loader::{Code, Launch, load_without_files};
+pub use sensors::HostSensors;

@@ -43,7 +43,7 @@ fn available_of(meminfo: &str) -> Option<u64> {
 }
 
 /// Folders of control groups, each with its version's file names.
-struct Groups {
+pub(crate) struct Groups {
     folders: Vec<(PathBuf, &'static Names)>,
 }
 
@@ -68,9 +68,12 @@ const V1: Names = Names {
     reclaimable: "total_inactive_file",
 };
 
+/// The first version writes the largest multiple of a page for no limit.
+const NO_LIMIT: u64 = i64::MAX as u64 >> 16 << 16;
+
 impl Groups {
     /// Parses `/proc/self/cgroup`, given the mount point of the groups.
-    fn new(listed: &str, mounted: &Path) -> Self {
+    pub(crate) fn new(listed: &str, mounted: &Path) -> Self {
         let mut folders = Vec::new();
         for line in listed.lines() {
             let mut fields = line.splitn(3, ':');
@@ -88,6 +91,16 @@ impl Groups {
             folders.extend(own.ancestors().map(|part| (root.join(part), names)));
         }
         Self { folders }
+    }
+
+    /// The least memory limit in bytes, if there is one.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        Some(self.total(u64::MAX)).filter(|limit| *limit < NO_LIMIT)
+    }
+
+    /// Memory in bytes that the process's own group uses.
+    pub(crate) fn usage(&self) -> Option<u64> {
+        self.folders.iter().find_map(|(folder, names)| number(&folder.join(names.current)))
     }
 
     fn total(&self, machine: u64) -> u64 {

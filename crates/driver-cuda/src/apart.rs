@@ -14,7 +14,7 @@ use cudarc::driver::sys::{
     CUmemAllocationHandleType as HandleType, CUmemAllocationProp, CUmemAllocationType_enum as AllocationType,
     CUmemLocation, CUmemLocationType_enum as LocationType,
 };
-use elinvar_driver::{Caps, Device, Error, Memory, Process, Result, Thermal};
+use elinvar_driver::{Caps, Device, Energy, Error, Memory, Process, Readings, Result, Thermal};
 use elinvar_ptx::Target;
 
 use crate::api::{Api, api};
@@ -22,7 +22,7 @@ use crate::caps::{attribute, capability, caps, details};
 use crate::device::{CudaDevice, nth};
 use crate::failure::{Failure, code};
 use crate::memory::CudaMemory;
-use crate::temperature::{Sensor, thermal};
+use crate::nvml::Sensor;
 
 /// Handle type: a file descriptor.
 const FILE: HandleType = HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -34,7 +34,7 @@ pub struct Gpu {
     caps: Caps,
     target: Target,
     granule: u64,
-    sensor: Option<Sensor>,
+    sensor: Sensor,
 }
 
 impl Gpu {
@@ -79,12 +79,28 @@ impl Gpu {
     /// # Errors
     /// As [`Device::thermal`].
     pub fn thermal(&self) -> Result<Thermal> {
-        thermal(self.sensor.as_ref(), &self.caps.name)
+        self.sensor.thermal()
+    }
+
+    /// As [`Device::readings`].
+    ///
+    /// # Errors
+    /// As [`Device::readings`].
+    pub fn readings(&self) -> Result<Readings> {
+        self.sensor.readings()
+    }
+
+    /// As [`Device::energy`].
+    ///
+    /// # Errors
+    /// As [`Device::energy`].
+    pub fn energy(&self) -> Result<Energy> {
+        self.sensor.energy()
     }
 
     /// Free device memory in bytes, from NVML; `None` if NVML does not report it.
     pub fn free_memory(&self) -> Option<u64> {
-        self.sensor.as_ref()?.free_memory()
+        self.sensor.free_memory()
     }
 
     /// Allocation granularity in bytes; 2 MiB on most GPUs.

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUlaunchConfig,
-    CUlinkState, CUmemAccessDesc, CUmemAllocationProp, CUmodule, CUstream,
+    CUlinkState, CUmemAccessDesc, CUmemAllocationProp, CUmodule, CUstream, CUuuid,
 };
 
 use crate::failure::Failure;
@@ -52,6 +52,7 @@ api! {
     device_count = "cuDeviceGetCount"(count: *mut i32);
     device = "cuDeviceGet"(device: *mut CUdevice, ordinal: i32);
     device_name = "cuDeviceGetName"(name: *mut c_char, bytes: i32, device: CUdevice);
+    device_uuid = "cuDeviceGetUuid_v2"(uuid: *mut CUuuid, device: CUdevice);
     device_attribute = "cuDeviceGetAttribute"(value: *mut i32, attribute: u32, device: CUdevice);
     device_memory = "cuDeviceTotalMem_v2"(bytes: *mut usize, device: CUdevice);
     can_access_peer = "cuDeviceCanAccessPeer"(can: *mut i32, device: CUdevice, peer: CUdevice);

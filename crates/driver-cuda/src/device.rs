@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Device, Driver, Error, Event, HostBlock, Init, Library, Log, Memory, Priority, Queue, Reach,
-    ResidentThreads, Result, Source, Storage, Thermal,
+    Caps, Device, Driver, Energy, Error, Event, HostBlock, Init, Library, Log, Memory, Priority, Queue,
+    Reach, Readings, ResidentThreads, Result, Source, Storage, Thermal,
 };
 use elinvar_ptx::Target;
 
@@ -20,10 +20,10 @@ use crate::failure::{Failure, code};
 use crate::library::CudaLibrary;
 use crate::log::DeviceLog;
 use crate::memory::CudaMemory;
+use crate::nvml::Sensor;
 use crate::peers;
 use crate::queue::{CudaEvent, Stream};
 use crate::shared::Shared;
-use crate::temperature::{Sensor, thermal};
 
 const NO_GPU: &str = "the NVIDIA driver finds no GPU";
 
@@ -111,7 +111,7 @@ pub(crate) struct CudaDevice {
     capability: (u32, u32),
     cache: Cache,
     shared: Arc<Shared>,
-    sensor: Option<Sensor>,
+    sensor: Sensor,
     log: Arc<DeviceLog>,
     /// Range of stream priorities: the lowest, and the highest, which is the smaller number.
     priorities: OnceLock<(i32, i32)>,
@@ -182,7 +182,7 @@ unsafe impl Device for CudaDevice {
         let runtime = self.shared.device_runtime.as_ref();
         let runtime = runtime.map_or_else(Clone::clone, |path| path.display().to_string());
         details.push(("device runtime", runtime));
-        if let Some(celsius) = self.sensor.as_ref().and_then(Sensor::celsius) {
+        if let Some(celsius) = self.sensor.celsius() {
             details.push(("temperature", format!("{celsius} °C")));
         }
         details
@@ -250,7 +250,15 @@ unsafe impl Device for CudaDevice {
     }
 
     fn thermal(&self) -> Result<Thermal> {
-        thermal(self.sensor.as_ref(), &self.caps.name)
+        self.sensor.thermal()
+    }
+
+    fn readings(&self) -> Result<Readings> {
+        self.sensor.readings()
+    }
+
+    fn energy(&self) -> Result<Energy> {
+        self.sensor.energy()
     }
 
     fn reaches(&self, other: &dyn Device) -> Option<Reach> {

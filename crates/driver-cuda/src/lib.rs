@@ -41,6 +41,7 @@ mod libraries;
 mod library;
 mod log;
 mod memory;
+mod nvml;
 mod nvtx;
 mod peers;
 mod pipeline;
@@ -49,7 +50,6 @@ mod queue;
 mod replay;
 mod shared;
 mod staging;
-mod temperature;
 mod transfer;
 
 #[cfg(target_os = "linux")]

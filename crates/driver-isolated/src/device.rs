@@ -12,8 +12,8 @@ use elinvar_cache::Cache;
 use elinvar_driver::log::ring::LogMemory;
 use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{
-    Caps, Device, Error, HostBlock, Init, Library, Log, Memory, Primitives, Priority, Process, Queue,
-    ResidentThreads, Result, Source, Storage, Thermal,
+    Caps, Device, Energy, Error, HostBlock, Init, Library, Log, Memory, Primitives, Priority, Process, Queue,
+    Readings, ResidentThreads, Result, Source, Storage, Thermal,
 };
 use rustix::time::ClockId;
 
@@ -379,6 +379,14 @@ unsafe impl Device for Isolated {
 
     fn thermal(&self) -> Result<Thermal> {
         self.core.inner.thermal(&self.core.caps.name)
+    }
+
+    fn readings(&self) -> Result<Readings> {
+        self.core.inner.readings()
+    }
+
+    fn energy(&self) -> Result<Energy> {
+        self.core.inner.energy()
     }
 
     fn use_units(&self, units: u32) -> Result<()> {

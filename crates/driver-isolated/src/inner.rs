@@ -6,8 +6,10 @@ use elinvar_cache::Cache;
 use elinvar_code::{Declared, max_threads};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, DeviceKind, Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, StopsAt, Thermal, Tier,
+    Caps, DeviceKind, Dim3, Energy, Error, Packed, PipelineOptions, Quantity, Readings, Result, Signature,
+    Source, StopsAt, Thermal, Tier,
 };
+use elinvar_driver_cpu::HostSensors;
 use elinvar_driver_cuda::{DeviceBlock, Gpu};
 use elinvar_native::{Form, Made, Specialization, Target};
 
@@ -152,6 +154,28 @@ impl InnerDevice {
                 Err(Error::unsupported(format!("the temperature of device `{name}` is not measured")))
             }
             Self::Cuda { gpu, .. } => gpu.thermal(),
+        }
+    }
+
+    /// Those of the hardware; the host reads them, so that they do not depend on the worker.
+    pub(crate) fn readings(&self) -> Result<Readings> {
+        let mut readings = match self {
+            Self::Cpu { .. } => HostSensors::this().of_machine(),
+            Self::Cuda { gpu, .. } => return gpu.readings(),
+        };
+        let of_worker = || Err(Error::unsupported("kernels run in a worker process, which is not measured"));
+        for mode in ["user", "system"] {
+            readings.add(Quantity::ProcessCpuTime, &[mode], of_worker());
+        }
+        readings.add(Quantity::ProcessMemory, &[], of_worker());
+        readings.add(Quantity::ProcessTaskClock, &[], of_worker());
+        Ok(readings)
+    }
+
+    pub(crate) fn energy(&self) -> Result<Energy> {
+        match self {
+            Self::Cpu { .. } => HostSensors::this().energy(),
+            Self::Cuda { gpu, .. } => gpu.energy(),
         }
     }
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::{
-    Caps, Capture, Command, Diagnostic, Dim3, Error, Event, FunctionConstant, HostBlock, Init, Log,
-    LogKernel, Memory, PipelineOptions, ResidentThreads, Result, Signature, Source, Storage, Thermal,
-    Timeline, UnsupportedKernel,
+    Caps, Capture, Command, Diagnostic, Dim3, Energy, Error, Event, FunctionConstant, HostBlock, Init, Log,
+    LogKernel, Memory, PipelineOptions, Readings, ResidentThreads, Result, Signature, Source, Storage,
+    Thermal, Timeline, UnsupportedKernel,
 };
 
 /// A backend for one kind of hardware.
@@ -145,12 +145,38 @@ pub unsafe trait Device: Send + Sync + Any {
         Err(Error::unsupported(format!("device `{}` always uses all of its compute units", self.caps().name)))
     }
 
-    /// Thermal state according to the device's own sensor. Only the CPU driver may report the host's.
+    /// Thermal state according to the device's own sensor. Only the CPU driver, and that of a GPU on the processor's chip, may report the
+    /// host's.
     ///
     /// # Errors
     /// `Unsupported` with the reason if there is no sensor, which is the default.
     fn thermal(&self) -> Result<Thermal> {
         Err(Error::unsupported(format!("the temperature of device `{}` is not measured", self.caps().name)))
+    }
+
+    /// What the hardware reports about itself, read now. Takes up to milliseconds.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason if nothing can be read, which is the default. A single quantity that cannot be read is in the list with its
+    /// reason.
+    fn readings(&self) -> Result<Readings> {
+        Err(Error::unsupported(format!("the hardware of device `{}` is not measured", self.caps().name)))
+    }
+
+    /// Counts events of the device from now on, such as instructions and cache misses, for [`Device::readings`]. Repeated calls have no effect.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason if no event can be counted, which is the default.
+    fn count_events(&self) -> Result<()> {
+        Err(Error::unsupported(format!("events of device `{}` are not counted", self.caps().name)))
+    }
+
+    /// The counter of the energy that the device has used, read now. Work of other processes and idle power are included.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason if there is no counter or it may not be read, which is the default.
+    fn energy(&self) -> Result<Energy> {
+        Err(Error::unsupported(format!("the energy of device `{}` is not measured", self.caps().name)))
     }
 
     /// How a [`Command::Copy`] of this device's queues transfers bytes between its memory and that of `other`, in either

@@ -79,6 +79,7 @@ mod options;
 pub mod primitive;
 mod process;
 mod promised_timeline;
+mod readings;
 mod signature;
 mod source;
 pub mod submission;
@@ -111,6 +112,7 @@ pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier
 pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use promised_timeline::{Promise, PromisedTimeline};
+pub use readings::{Energy, Quantity, Reading, Readings};
 pub use signature::{
     Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,
 };

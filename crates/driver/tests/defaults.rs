@@ -138,6 +138,9 @@ fn a_device_does_what_it_brings_and_refuses_the_rest_by_name() {
     assert!(device.details().is_empty() && device.reaches(&device).is_none());
     assert_eq!(unsupported(device.use_units(1)), "device `plain` always uses all of its compute units");
     assert_eq!(unsupported(device.thermal()), "the temperature of device `plain` is not measured");
+    assert_eq!(unsupported(device.readings()), "the hardware of device `plain` is not measured");
+    assert_eq!(unsupported(device.count_events()), "events of device `plain` are not counted");
+    assert_eq!(unsupported(device.energy()), "the energy of device `plain` is not measured");
     assert_eq!(
         unsupported(device.capture(Path::new("/a/trace"))),
         "device `plain` does not support captures: capture to `/a/trace`"

@@ -94,6 +94,7 @@ pub use memory::slice::{BufferSlice, BufferSliceMut};
 pub use observe::capture::Capture;
 pub use observe::health::{Component, Finding, Health, Status};
 pub use observe::log::LogSubscription;
+pub use observe::meter::{Consumption, Meter};
 pub use observe::metrics::{
     Histogram, METRICS, Metric, MetricFamily, MetricKind, MetricPoint, MetricValue, Metrics,
 };
@@ -119,8 +120,8 @@ pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
     Features, FunctionConstant, Label, Limits, LogLevel, LogLine, LogSite, MathMode, MetalLibrary, Primitive,
-    PrimitiveKind, Primitives, Priority, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt,
-    Storage, Thermal, Tier, Timing, UnsupportedKernel,
+    PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings, Result, Scalar, Severity, Signature,
+    Source, SourceFile, StopsAt, Storage, Thermal, Tier, Timing, UnsupportedKernel,
 };
 #[cfg(feature = "isolated")]
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};
@@ -157,6 +158,8 @@ mod pages {
     mod graphs {}
     #[doc = include_str!("../../../docs/function-constants.md")]
     mod function_constants {}
+    #[doc = include_str!("../../../docs/hardware.md")]
+    mod hardware {}
     #[doc = include_str!("../../../docs/metrics.md")]
     mod metrics {}
     #[doc = include_str!("../../../docs/logging.md")]

@@ -6,12 +6,23 @@
 #![warn(missing_docs)]
 
 pub mod chrome;
+#[cfg(feature = "otlp")]
+mod otlp;
 pub mod perfetto;
+#[cfg(feature = "prometheus")]
+mod prometheus;
 mod trace;
 
-/// The pages of `docs/` about this crate, whose examples are run as tests.
+#[cfg(feature = "otlp")]
+pub use otlp::{MetricsExport, Otlp, OtlpError, OtlpGuard};
+#[cfg(feature = "prometheus")]
+pub use prometheus::PrometheusServer;
+
+/// The pages whose examples are run as tests.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../../../docs/telemetry.md")]
+    mod telemetry {}
     #[doc = include_str!("../../../docs/traces.md")]
     mod traces {}
 }

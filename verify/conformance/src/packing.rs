@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Device, Diagnostic, Error, Event, FunctionConstant, HostBlock, Init, Library, Log, Memory,
-    Pipeline, PipelineOptions, Priority, Queue, Result, Signature, Source, Storage, Thermal,
+    Caps, Device, Diagnostic, Energy, Error, Event, FunctionConstant, HostBlock, Init, Library, Log, Memory,
+    Pipeline, PipelineOptions, Priority, Queue, Readings, Result, Signature, Source, Storage, Thermal,
     UnsupportedKernel,
 };
 use elinvar_ptx::{Bundle, Compiler, Ptx, Target};
@@ -87,6 +87,18 @@ unsafe impl Device for Packing {
 
     fn thermal(&self) -> Result<Thermal> {
         self.below.thermal()
+    }
+
+    fn readings(&self) -> Result<Readings> {
+        self.below.readings()
+    }
+
+    fn count_events(&self) -> Result<()> {
+        self.below.count_events()
+    }
+
+    fn energy(&self) -> Result<Energy> {
+        self.below.energy()
     }
 
     fn log(&self) -> Option<&Arc<Log>> {

@@ -83,6 +83,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
     ("metal", "primitives::products_with_bias_and_activation", "has no bias and no activation"),
+    ("metal", "readings::", "Metal reports"),
     ("metal", "resident::", "resident kernels on Metal"),
     ("metal", "soundness::bytes_as_bools", ONLY_BUFFERS),
     ("metal", "thread_groups::", "grid barriers on Metal"),
@@ -131,7 +132,7 @@ const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
 
 /// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of
 /// the underlying device.
-const ISOLATED: [&str; 22] = [
+const ISOLATED: [&str; 23] = [
     "argument_buffers::",
     "arguments::",
     "basics::",
@@ -152,6 +153,7 @@ const ISOLATED: [&str; 22] = [
     "order::",
     "os_log::",
     "pipeline::",
+    "readings::",
     "streams::",
     "timeline::",
 ];
@@ -201,7 +203,7 @@ fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'stati
     {
         return Some(NO_DEVICE_RUNTIME);
     }
-    if let Some(reason) = memory_lacks(device, case) {
+    if let Some(reason) = memory_lacks(device, case).or_else(|| lacks_energy(device, case)) {
         return Some(reason);
     }
     let set = |variable: &str| std::env::var_os(variable).is_some_and(|value| value != "0");
@@ -218,6 +220,15 @@ fn lacks_device_runtime(device: &Device) -> bool {
     let details = device.details();
     let found = details.iter().find(|(name, _)| *name == "device runtime");
     found.is_some_and(|(_, file)| !std::path::Path::new(file).is_file())
+}
+
+/// Whether the CPU has no energy counter that this user may read.
+fn lacks_energy(device: &Device, case: &str) -> Option<&'static str> {
+    let counter = "/sys/class/powercap/intel-rapl:0/energy_uj";
+    let lacks = device.kind() == DeviceKind::Cpu
+        && case == "readings::energy"
+        && std::fs::read_to_string(counter).is_err();
+    lacks.then_some("/sys/class/powercap")
 }
 
 /// Why a device's memory does not allow a case of the chapter `large_buffers`.
@@ -302,7 +313,7 @@ fn main() {
                 let mut row =
                     UNSUPPORTED.iter().filter(|(of, name, _)| *of == kind && is_for(name, case.name));
                 let listed = row.next().map(|(_, _, reason)| *reason);
-                let reason = memory_lacks(inner, case.name).or(listed);
+                let reason = memory_lacks(inner, case.name).or(lacks_energy(inner, case.name)).or(listed);
                 trials.extend(case_trials(kind, case, open, reason));
             }
         }

@@ -64,6 +64,7 @@ const WITHOUT_KERNELS: &[&str] = &[
     "primitives::shapes_that_are_wrong",
     "primitives::softmax_of_rows",
     "primitives::streams_side_by_side",
+    "readings::plausible",
     "soundness::names_of_the_processor",
     "sources::implied_indices",
     "sources::metal_libraries",

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use elinvar::{
-    Action, Buffer, Completion, Device, DeviceKind, Error, Grid, Kernel, RecoveryPolicy, Source, Stream,
-    TraceStep,
+    Action, Buffer, Completion, Component, Device, DeviceKind, Error, Grid, Kernel, RecoveryPolicy, Source,
+    Status, Stream, TraceStep,
 };
 
 const N: usize = 1000;
@@ -19,18 +19,22 @@ const CASE: &str = "ELINVAR_TEST_METAL_FAULTS";
 
 /// Runs the test of this name in a process with these faults; `true` in that process.
 fn is_child(test: &str, faults: &str) -> bool {
+    is_child_with(test, ("ELINVAR_APPLE_FAULTS", faults))
+}
+
+fn is_child_with(test: &str, (variable, value): (&str, &str)) -> bool {
     if std::env::var_os(CASE).is_some() {
         return true;
     }
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .env(CASE, "1")
-        .env("ELINVAR_APPLE_FAULTS", faults)
+        .env(variable, value)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{faults}:\n{text}\n{errors}");
+    assert!(output.status.success() && text.contains("1 passed"), "{value}:\n{text}\n{errors}");
     false
 }
 
@@ -185,5 +189,27 @@ fn work_of_a_removed_device_is_done_elsewhere() {
         };
         let stream = bench.device.stream_recovering(policy).unwrap();
         bench.chain(&stream);
+    }
+}
+
+/// Health has the system's thermal state.
+#[test]
+fn the_temperature_is_that_of_the_system() {
+    let test = "the_temperature_is_that_of_the_system";
+    let variable = "ELINVAR_APPLE_THERMAL";
+    let states = [
+        ("nominal", Status::Healthy),
+        ("fair", Status::Healthy),
+        ("serious", Status::Degraded),
+        ("critical", Status::Failing),
+    ];
+    for (state, _) in states {
+        if is_child_with(test, (variable, state)) {
+            let given = std::env::var(variable).unwrap();
+            let health = Bench::new().device.health();
+            let expected = states.iter().find(|(state, _)| *state == given).unwrap().1;
+            assert_eq!(health.of(Component::Temperature), expected, "{given}: {health}");
+            return;
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `NSProcessInfo`: the system's version, which is that of the profile in `ELINVAR_APPLE_OS`; `NSAutoreleasePool`; and
+//! `NSProcessInfo`: the system's version, which is that of the profile in `ELINVAR_APPLE_OS`, and its thermal state in `ELINVAR_APPLE_THERMAL`; `NSAutoreleasePool`; and
 //! `NSThread` as far as it says which thread is the first.
 
 use std::sync::LazyLock;
@@ -33,6 +33,19 @@ pub fn os_version() -> (u32, u32) {
             .unwrap_or_else(|| fatal(format_args!("ELINVAR_APPLE_OS=`{text}` is not a version such as 15.5")))
     });
     *VERSION
+}
+
+/// The state of `ELINVAR_APPLE_THERMAL` as an `NSProcessInfoThermalState`; nominal without it.
+fn thermal_state() -> isize {
+    const STATES: [&str; 4] = ["nominal", "fair", "serious", "critical"];
+    let Some(text) = std::env::var_os("ELINVAR_APPLE_THERMAL").filter(|text| !text.is_empty()) else {
+        return 0;
+    };
+    let text = text.to_string_lossy();
+    let state = STATES.iter().position(|state| *state == text);
+    let states = STATES.join(", ");
+    state.unwrap_or_else(|| fatal(format_args!("ELINVAR_APPLE_THERMAL=`{text}` is none of {states}")))
+        as isize
 }
 
 struct ProcessInfo;
@@ -71,6 +84,7 @@ pub(super) fn register() {
             let own = version();
             (own.major, own.minor, own.patch) >= (least.major, least.minor, least.patch)
         })
+        .method("thermalState", |_: &Ref<ProcessInfo>| thermal_state())
         .method("processName", |_: &Ref<ProcessInfo>| {
             NsString::new(&std::env::args().next().unwrap_or_default())
         })

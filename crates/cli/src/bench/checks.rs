@@ -10,7 +10,7 @@ use crate::failure::Result;
 use crate::report::median;
 
 pub(super) const VECTOR_ADD: &str = include_str!("kernels/vector_add.metal");
-const MATMUL: &str = include_str!("kernels/matmul.metal");
+pub(super) const MATMUL: &str = include_str!("kernels/matmul.metal");
 
 /// Number of submissions, of which the median is reported.
 const ROUNDS: usize = 7;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use elinvar::{Device, Grid, MetricValue, Metrics, Source};
+use elinvar::{Device, Grid, MetricKind, MetricValue, Metrics, Source};
 
 /// Whether Python has the parser.
 pub fn is_available(python: &str) -> bool {
@@ -50,6 +50,11 @@ for family in families(open(sys.argv[1], newline='').read()):
         let unit = match family.metric.unit {
             "s" => "_seconds",
             "By" if !family.metric.name.ends_with("bytes") => "_bytes",
+            "J" => "_joules",
+            "W" => "_watts",
+            "Cel" => "_celsius",
+            "Hz" => "_hertz",
+            "By/s" => "_bytes_per_second",
             _ => "",
         };
         let name = format!("{}{unit}", family.metric.name.replace('.', "_"));
@@ -63,6 +68,10 @@ for family in families(open(sys.argv[1], newline='').read()):
             match &point.value {
                 MetricValue::Count(count) => assert_eq!(find("_total", &[]), *count as f64),
                 MetricValue::Gauge(value) => assert_eq!(find("", &[]), *value as f64),
+                MetricValue::Number(value) => {
+                    let suffix = if family.metric.kind == MetricKind::Counter { "_total" } else { "" };
+                    assert_eq!(find(suffix, &[]), *value);
+                }
                 MetricValue::Histogram(histogram) => {
                     assert_eq!(find("_count", &[]), histogram.count() as f64);
                     assert_eq!(find("_sum", &[]), histogram.sum as f64 / 1e9);

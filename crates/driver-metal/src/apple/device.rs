@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use elinvar_cache::Cache;
 use elinvar_code::user_cache;
 use elinvar_driver::{
-    Caps, Capture, Device, Driver, Error, Event, HostBlock, Init, Library, Log, Memory, Priority, Queue,
-    Reach, Result, Source, Storage,
+    Caps, Capture, Device, Driver, Energy, Error, Event, HostBlock, Init, Library, Log, Memory, Priority,
+    Queue, Reach, Readings, Result, Source, Storage, Thermal,
 };
 use objc2::rc::autoreleasepool;
 use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice as _};
@@ -21,6 +21,9 @@ use super::memory::MetalMemory;
 use super::queue::{CommandQueue, MetalEvent};
 use super::removal::{Lost, Watch, Watched};
 use super::{capture, compile, host};
+
+const NO_SENSORS: &str =
+    "Metal reports no power, energy, clocks or utilization (`powermetrics` does, for root)";
 
 /// The Metal driver of this process. Its devices are created on first use and kept.
 pub fn driver() -> MetalDriver {
@@ -144,6 +147,30 @@ unsafe impl Device for MetalDevice {
 
     fn timing_error_ns(&self) -> u64 {
         self.core.timing_error_ns.load(Ordering::Relaxed)
+    }
+
+    /// `NSProcessInfo.thermalState`, for a GPU on the processor's chip.
+    fn thermal(&self) -> Result<Thermal> {
+        let caps = self.caps();
+        if !caps.features.unified_memory {
+            let name = &caps.name;
+            return Err(Error::unsupported(format!(
+                "macOS reports the thermal state of the system only, and device `{name}` is a chip of its own"
+            )));
+        }
+        autoreleasepool(|_| host::thermal())
+    }
+
+    fn readings(&self) -> Result<Readings> {
+        Err(Error::unsupported(format!("{NO_SENSORS}: device `{}`", self.caps().name)))
+    }
+
+    fn count_events(&self) -> Result<()> {
+        Err(Error::unsupported(format!("{NO_SENSORS}: device `{}`", self.caps().name)))
+    }
+
+    fn energy(&self) -> Result<Energy> {
+        Err(Error::unsupported(format!("{NO_SENSORS}: device `{}`", self.caps().name)))
     }
 
     /// Captures to a GPU trace.

@@ -1,6 +1,9 @@
-//! Properties of the host: the clock of GPU times, page size, memory.
+//! Properties of the host: the clock of GPU times, page size, memory, thermal state.
 //!
 //! `GPUStartTime` and `GPUEndTime` are "host time in seconds", on the clock that does not advance while the machine sleeps.
+
+use elinvar_driver::{Error, Result, Thermal};
+use objc2_foundation::{NSProcessInfo, NSProcessInfoThermalState as State};
 
 #[cfg(target_vendor = "apple")]
 const CLOCK: libc::clockid_t = libc::CLOCK_UPTIME_RAW;
@@ -37,4 +40,17 @@ pub(super) fn machine_memory() -> Option<u64> {
     // SAFETY: takes a number, returns a number.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     u64::try_from(pages).ok()?.checked_mul(page_size())
+}
+
+/// The system's thermal state, which is also that of a GPU on the same chip.
+pub(super) fn thermal() -> Result<Thermal> {
+    match NSProcessInfo::processInfo().thermalState() {
+        State::Nominal => Ok(Thermal::Nominal),
+        State::Fair => Ok(Thermal::Fair),
+        State::Serious => Ok(Thermal::Serious),
+        State::Critical => Ok(Thermal::Critical),
+        State(other) => {
+            Err(Error::unsupported(format!("the system's thermal state is {other}, which is unknown")))
+        }
+    }
 }

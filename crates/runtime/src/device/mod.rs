@@ -28,6 +28,7 @@ use crate::launch::tune::Tuned;
 use crate::memory::object_pool::ObjectPool;
 use crate::memory::span::Span;
 use crate::observe::event;
+use crate::observe::hardware::Hardware;
 use crate::observe::metrics::Counters;
 use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
@@ -382,6 +383,10 @@ impl Device {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.inner.counters
+    }
+
+    pub(crate) fn hardware(&self) -> &Hardware {
+        &self.inner.hardware
     }
 
     pub(crate) fn recovery(&self) -> &Recovery {

@@ -15,6 +15,7 @@ use crate::launch::command_list_pool::CommandListPool;
 use crate::launch::group::Members;
 use crate::launch::tune::Tuned;
 use crate::memory::object_pool::ObjectPool;
+use crate::observe::hardware::Hardware;
 use crate::observe::metrics::Counters;
 use crate::recovery::Recovery;
 use crate::sync::coalesce::Coalescers;
@@ -41,6 +42,7 @@ pub(crate) struct Inner {
     pub(crate) command_lists: CommandListPool,
     pub(crate) trace: Trace,
     pub(crate) counters: Counters,
+    pub(crate) hardware: Hardware,
     pub(crate) recovery: Recovery,
     pub(crate) state: Arc<DeviceState>,
     pub(crate) tuned: Tuned,
@@ -76,6 +78,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         command_lists,
         trace,
         counters: Counters::default(),
+        hardware: Hardware::default(),
         recovery,
         state,
         tuned,

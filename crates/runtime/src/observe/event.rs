@@ -2,8 +2,10 @@
 //!
 //! Names are stable. Fields have no source text and no data of buffers. Where no subscriber is interested, each costs the load of an atomic.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use elinvar_driver::{Command, Diagnostic, Dispatch, Error, Result, Severity, Timing};
-use tracing::{Level, Span, field};
+use tracing::{Level, Span, dispatcher, field};
 
 use crate::Device;
 use crate::recovery::{BreakerState, Decision, FaultClass};
@@ -26,14 +28,29 @@ pub(crate) fn submission(device: &Device, stream: u64, commands: &[Command], cou
     )
 }
 
-/// Ends the span of a submission.
+/// Ends the span of a submission. A subscriber is the program's code: a panic of it ends here.
 pub(crate) fn ended(span: Span, device: &Device, commands: &[Command], result: &Result<Timing>) {
+    if span.is_disabled() && result.is_ok() {
+        return;
+    }
+    // This thread's subscriber can be another than that of the thread that submitted. Spans close their parents in the current one.
+    let submitted = span.with_subscriber(|(_, dispatch)| dispatch.clone());
+    let within = |f: &mut dyn FnMut()| {
+        let _panicked = catch_unwind(AssertUnwindSafe(|| match &submitted {
+            Some(dispatch) => dispatcher::with_default(dispatch, f),
+            None => f(),
+        }));
+    };
+    within(&mut || report(&span, device, commands, result));
+    let mut span = Some(span);
+    within(&mut || drop(span.take()));
+}
+
+fn report(span: &Span, device: &Device, commands: &[Command], result: &Result<Timing>) {
     let error = match result {
         Ok(timing) => {
-            if !span.is_disabled() {
-                span.record("device.duration_ns", timing.end_ns.saturating_sub(timing.start_ns));
-                span.record("result", "ok");
-            }
+            span.record("device.duration_ns", timing.end_ns.saturating_sub(timing.start_ns));
+            span.record("result", "ok");
             return;
         }
         Err(error) => error,
@@ -45,7 +62,6 @@ pub(crate) fn ended(span: Span, device: &Device, commands: &[Command], result: &
             tracing::event!(
                 name: "elinvar.submission.failed",
                 target: TARGET,
-                parent: &span,
                 $level,
                 device = device.name(),
                 kernel = first_launch(commands).map(|dispatch| &*dispatch.pipeline.signature().name),
@@ -54,11 +70,12 @@ pub(crate) fn ended(span: Span, device: &Device, commands: &[Command], result: &
             )
         };
     }
-    match class {
+    // Entered, and not only its parent: some subscribers attach the current span.
+    span.in_scope(|| match class {
         // Consequences of a call, or of a failure that has its own event.
         FaultClass::Cancelled | FaultClass::EarlierWork => failed!(Level::DEBUG),
         _ => failed!(Level::WARN),
-    }
+    });
 }
 
 /// A compilation of a source.
@@ -75,16 +92,17 @@ pub(crate) fn kernel(device: &Device, name: &str) -> Span {
 pub(crate) fn compiled(span: &Span, device: &Device, error: Option<&Error>) {
     span.record("result", error.map_or("ok", |error| FaultClass::of(error).name()));
     let Some(error) = error else { return };
-    tracing::event!(
-        name: "elinvar.compile.failed",
-        target: TARGET,
-        parent: span,
-        Level::WARN,
-        device = device.name(),
-        class = FaultClass::of(error).name(),
-        "{}",
-        without_source(error)
-    );
+    span.in_scope(|| {
+        tracing::event!(
+            name: "elinvar.compile.failed",
+            target: TARGET,
+            Level::WARN,
+            device = device.name(),
+            class = FaultClass::of(error).name(),
+            "{}",
+            without_source(error)
+        );
+    });
 }
 
 /// An execution of a graph's plan: its submissions are children.

@@ -80,7 +80,7 @@ impl Device {
     /// | `hot` or `critical` | at the temperature at which the hardware throttles, or throttled by it | `Critical` |
     ///
     /// # Errors
-    /// `Unsupported` if the temperature or its limits cannot be measured, as on Metal and in most virtual machines; `Environment`
+    /// `Unsupported` if the temperature or its limits cannot be measured, as in most virtual machines, and on systems other than Linux; `Environment`
     /// if the thread cannot be started.
     pub fn watch_temperature(&self, options: &WatchOptions) -> Result<Watch> {
         let folder = options.thermal.clone();

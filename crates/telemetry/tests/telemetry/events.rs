@@ -196,6 +196,29 @@ fn recovery_reports_its_decisions_and_the_breaker() {
     assert_eq!(of("elinvar.device.reset", "result"), ["WARN ok", "ERROR device_lost"]);
 }
 
+/// A subscriber that panics when a submission ends.
+struct Panicking;
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Panicking {
+    fn on_record(&self, _: &Id, _: &Record<'_>, _: Context<'_, S>) {
+        panic!("the subscriber's own");
+    }
+
+    fn on_close(&self, _: Id, _: Context<'_, S>) {
+        panic!("the subscriber's own");
+    }
+}
+
+fn a_subscriber_that_panics_does_not_end_the_device() {
+    let device = device();
+    let (triple, stream) = (kernel(&device, "panicked"), device.stream().unwrap());
+    let mut x = device.buffer_with_data(&[1_u32; 10]).unwrap();
+    let subscriber = tracing_subscriber::registry().with(Panicking);
+    tracing::subscriber::with_default(subscriber, || launch(&triple, &stream, &mut x).wait().unwrap());
+    launch(&triple, &stream, &mut x).wait().unwrap();
+    assert_eq!(x.to_vec().unwrap(), [9; 10]);
+}
+
 /// A row of the page: name, level and fields.
 fn rows(page: &str) -> BTreeMap<String, (String, Vec<String>)> {
     let rows = page.lines().filter(|line| line.starts_with("| `elinvar."));
@@ -207,12 +230,12 @@ fn rows(page: &str) -> BTreeMap<String, (String, Vec<String>)> {
     rows.map(row).collect()
 }
 
-#[test]
-fn what_is_reported_is_what_the_page_lists() {
+pub fn what_is_reported_is_what_the_page_lists() {
     drop(all());
     submissions_have_the_spans_of_their_callers_as_parents();
     failures_are_events_within_their_submission_and_have_no_source();
     recovery_reports_its_decisions_and_the_breaker();
+    a_subscriber_that_panics_does_not_end_the_device();
     let rows = rows(include_str!("../../../../docs/tracing.md"));
     let all = all();
     let mut reported: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();

@@ -1,4 +1,59 @@
 //! Tests of telemetry: what reaches subscribers, scrapers and collectors is what the program did.
+//!
+//! Those with real collectors need `prometheus`, `promtool` and `rotel-agent` in the folder `ELINVAR_COLLECTORS`, where `scripts/setup.sh numpy` puts them. If that is
+//! not set they are ignored and the reason is printed; with `ELINVAR_REQUIRE_COLLECTORS=1`, which `make test` sets on Debian, they fail.
 
 mod events;
+mod http;
+mod otlp;
+mod prometheus;
 mod support;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// A test, given the folder of the collectors.
+type Case = fn(&std::path::Path);
+
+const CASES: &[(&str, fn())] = &[
+    ("events::what_is_reported_is_what_the_page_lists", events::what_is_reported_is_what_the_page_lists),
+    ("http::requests_are_answered_by_what_they_accept", http::requests_are_answered_by_what_they_accept),
+    ("http::hostile_clients_do_not_stop_the_server", http::hostile_clients_do_not_stop_the_server),
+    ("http::a_failing_device_is_not_healthy", http::a_failing_device_is_not_healthy),
+    ("otlp::metrics_are_the_snapshot", otlp::metrics_are_the_snapshot),
+    ("otlp::an_absent_collector_is_no_failure", otlp::an_absent_collector_is_no_failure),
+];
+
+const WITH_COLLECTORS: &[(&str, Case)] = &[
+    ("prometheus::queries_return_what_the_program_did", prometheus::queries_return_what_the_program_did),
+    ("prometheus::promtool_accepts_metrics_and_rules", prometheus::promtool_accepts_metrics_and_rules),
+    ("otlp::a_collector_gets_metrics_logs_and_spans", otlp::a_collector_gets_metrics_logs_and_spans),
+];
+
+fn main() -> ExitCode {
+    let folder = std::env::var_os("ELINVAR_COLLECTORS").map(PathBuf::from);
+    let required = std::env::var("ELINVAR_REQUIRE_COLLECTORS").is_ok_and(|value| value == "1");
+    let missing = "ELINVAR_COLLECTORS is not set: run `scripts/setup.sh numpy FOLDER` and set ELINVAR_COLLECTORS=FOLDER/bin";
+    if folder.is_none() && !required {
+        println!("cases with real collectors are ignored: {missing}");
+    }
+    let folder = Arc::new(folder);
+    let cases = CASES.iter().map(|(name, case)| {
+        Trial::test(*name, || {
+            case();
+            Ok(())
+        })
+    });
+    let with_collectors = WITH_COLLECTORS.iter().map(|(name, case)| {
+        let (folder, is_ignored) = (folder.clone(), folder.is_none() && !required);
+        let run = move || {
+            case(folder.as_deref().ok_or_else(|| Failed::from(missing))?);
+            Ok(())
+        };
+        Trial::test(*name, run).with_ignored_flag(is_ignored)
+    });
+    libtest_mimic::run(&Arguments::from_args(), cases.chain(with_collectors).collect()).exit_code()
+}

@@ -5,6 +5,7 @@
 //! Copies and fills are executed. Kernels are declared by the test, with a signature and optionally a closure. Sources are ignored.
 
 mod fate;
+mod hardware;
 mod memory;
 mod queue;
 
@@ -13,13 +14,15 @@ use std::sync::{Arc, Weak};
 
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error,
-    Features, HostBlock, Init, Library, Limits, Memory, MemorySlice, Pipeline, PipelineOptions, Primitives,
-    Priority, Queue, Result, Signature, Source, StopsAt, Storage, Thermal, Use,
+    Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver,
+    Energy, Error, Features, HostBlock, Init, Library, Limits, Memory, MemorySlice, Pipeline,
+    PipelineOptions, Primitives, Priority, Queue, Readings, Result, Signature, Source, StopsAt, Storage,
+    Thermal, Use,
 };
 
 use fate::Fate;
 pub use fate::Op;
+use hardware::Hardware;
 use memory::{Meter, SimMemory};
 use queue::{SimQueue, Stop, Submissions};
 
@@ -47,6 +50,7 @@ struct Shared {
     clock: AtomicU64,
     priorities: Mutex<Vec<Priority>>,
     thermal: Mutex<Option<Thermal>>,
+    hardware: Hardware,
     stops: AtomicU64,
     submissions: AtomicU64,
     can_stop: bool,
@@ -117,6 +121,7 @@ impl Sim {
             clock: AtomicU64::new(0),
             priorities: Mutex::default(),
             thermal: Mutex::default(),
+            hardware: Hardware::default(),
             stops: AtomicU64::new(0),
             submissions: AtomicU64::new(0),
             meter: Meter::new(caps.limits.total_memory),
@@ -206,6 +211,16 @@ impl Sim {
     /// Gives the device a sensor that reports this level.
     pub fn set_thermal(&self, thermal: Thermal) {
         *self.shared.thermal.lock() = Some(thermal);
+    }
+
+    /// Gives the device readings, which this function returns.
+    pub fn set_readings(&self, read: impl Fn() -> Result<Readings> + Send + Sync + 'static) {
+        self.shared.hardware.set_readings(Box::new(read));
+    }
+
+    /// Gives the device an energy counter, which this function returns.
+    pub fn set_energy(&self, read: impl Fn() -> Result<Energy> + Send + Sync + 'static) {
+        self.shared.hardware.set_energy(Box::new(read));
     }
 
     /// Whether at least this many submissions have been stopped.
@@ -365,6 +380,14 @@ unsafe impl Device for Sim {
     fn thermal(&self) -> Result<Thermal> {
         let told = *self.shared.thermal.lock();
         told.ok_or_else(|| Error::unsupported("the sim device has no sensor"))
+    }
+
+    fn readings(&self) -> Result<Readings> {
+        self.shared.hardware.readings()
+    }
+
+    fn energy(&self) -> Result<Energy> {
+        self.shared.hardware.energy()
     }
 
     fn reset(&self) -> Result<()> {

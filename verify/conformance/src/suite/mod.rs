@@ -57,6 +57,7 @@ mod overloads;
 mod pipeline;
 mod primitives;
 mod program_scope;
+mod readings;
 mod relational_functions;
 mod resident;
 mod sheet;
@@ -213,6 +214,7 @@ pub fn cases() -> Vec<Case> {
         logging::CASES,
         libraries::CASES,
         log_delivery::CASES,
+        readings::CASES,
         program_scope::CASES,
         constants::CASES,
         sizes::CASES,

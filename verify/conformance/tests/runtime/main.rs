@@ -13,6 +13,7 @@ mod graph;
 mod graph_parameters;
 mod graph_runs;
 mod grid;
+mod hardware;
 mod health;
 mod indirect;
 mod learned;

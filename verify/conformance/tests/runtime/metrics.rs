@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use elinvar::{
-    BreakerLimits, Buffer, Device, Error, Grid, Histogram, Kernel, METRICS, MetricValue, Metrics,
-    RecoveryPolicy, Source, Stream,
+    BreakerLimits, Buffer, Device, Error, Grid, Histogram, Kernel, METRICS, Metric, MetricValue, Metrics,
+    Quantity, RecoveryPolicy, Source, Stream,
 };
 use elinvar_cache::Cache;
 use elinvar_conformance::sim::Op;
@@ -202,22 +202,34 @@ fn memory_of_the_pool_goes_up_and_returns() {
 }
 
 #[test]
-fn the_page_lists_what_exists() {
-    let page = include_str!("../../../../docs/metrics.md");
-    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `elinvar.")).collect();
-    let expected: Vec<String> = METRICS
-        .iter()
-        .map(|metric| {
-            let attributes: Vec<String> = metric.attributes.iter().map(|name| format!("`{name}`")).collect();
-            let kind = format!("{:?}", metric.kind).to_lowercase();
-            format!(
-                "| `{}` | {kind} | `{}` | {} | {} |",
-                metric.name,
-                metric.unit,
-                attributes.join(", "),
-                metric.meaning
-            )
-        })
-        .collect();
-    assert_eq!(rows, expected, "rows of docs/metrics.md:\n{}", expected.join("\n"));
+fn the_pages_list_what_exists() {
+    let pages = [
+        ("docs/metrics.md", include_str!("../../../../docs/metrics.md")),
+        ("docs/hardware.md", include_str!("../../../../docs/hardware.md")),
+    ];
+    let is_of_hardware =
+        |metric: &Metric| Quantity::ALL.iter().any(|quantity| quantity.name() == metric.name);
+    for (of_hardware, (name, page)) in [false, true].into_iter().zip(pages) {
+        let is_row = |line: &&str| {
+            line.starts_with("| `")
+                && (line.contains("| counter |")
+                    || line.contains("| gauge |")
+                    || line.contains("| histogram |"))
+        };
+        let rows: Vec<&str> = page.lines().filter(is_row).collect();
+        let listed = METRICS.iter().filter(|metric| is_of_hardware(metric) == of_hardware);
+        let expected: Vec<String> = listed
+            .map(|metric| {
+                let attributes: Vec<String> =
+                    metric.attributes.iter().map(|name| format!("`{name}`")).collect();
+                let kind = format!("{:?}", metric.kind).to_lowercase();
+                let attributes = attributes.join(", ");
+                format!(
+                    "| `{}` | {kind} | `{}` | {attributes} | {} |",
+                    metric.name, metric.unit, metric.meaning
+                )
+            })
+            .collect();
+        assert_eq!(rows, expected, "rows of {name}:\n{}", expected.join("\n"));
+    }
 }

@@ -1,5 +1,9 @@
 //! The metrics that exist. `docs/metrics.md` has the same table, and a test compares the two.
 
+use elinvar_driver::Quantity;
+
+use super::hardware;
+
 /// What a metric's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
@@ -26,14 +30,24 @@ pub struct Metric {
     pub meaning: &'static str,
 }
 
+/// All metrics: the runtime's own, then those of the hardware ([`Quantity::ALL`]).
+pub const METRICS: &[Metric] = &{
+    let mut all = [OWN[0]; OWN.len() + Quantity::ALL.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < OWN.len() { OWN[at] } else { hardware::metric(Quantity::ALL[at - OWN.len()]) };
+        at += 1;
+    }
+    all
+};
+
 macro_rules! metrics {
     ($($constant:ident = $name:literal, $kind:ident, $unit:literal, $attributes:expr, $meaning:literal;)*) => {
         $(pub(crate) const $constant: Metric = Metric {
             name: $name, kind: MetricKind::$kind, unit: $unit, attributes: &$attributes, meaning: $meaning,
         };)*
 
-        /// All metrics.
-        pub const METRICS: &[Metric] = &[$($constant),*];
+        const OWN: &[Metric] = &[$($constant),*];
     };
 }
 

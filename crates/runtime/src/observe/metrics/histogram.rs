@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets for each power of two, as a power of two.
 const PARTS: u32 = 3;
+/// Bounds of [`Histogram::cumulative`], as powers of two.
+const BOUNDS: std::ops::RangeInclusive<u32> = 10..=36;
 /// Values from 0 to `u64::MAX`.
 const BUCKETS: usize = ((64 - PARTS as usize) + 1) << PARTS;
 
@@ -69,6 +71,17 @@ impl Histogram {
     /// Number of values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The numbers of values up to bounds that are the same for every histogram, in ascending order: each bound, and the count. The bounds are one less
+    /// than powers of two; in nanoseconds they are 1 µs to 69 s. Values above the last bound are in [`Histogram::count`] alone.
+    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        BOUNDS.map(|power| {
+            // A bucket ends at each power of two.
+            let end = 1_u64 << power;
+            let below = self.buckets.iter().filter(|(last, _)| *last <= end).map(|(_, count)| count).sum();
+            (end - 1, below)
+        })
     }
 
     /// Mean of the values; `None` if there are none.

@@ -5,6 +5,7 @@
 //! which `prometheus-client` and `metrics` do not offer.
 
 mod catalog;
+mod hardware;
 mod histogram;
 mod text;
 
@@ -12,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Command, Error, Pipeline, Result, Timing};
@@ -34,6 +35,7 @@ const OTHER: &str = "(other)";
 /// Counters of a device.
 #[derive(Default)]
 pub(crate) struct Counters {
+    since: Since,
     submissions: ByResult,
     submission_duration: Recorder,
     compilations: ByResult,
@@ -47,6 +49,15 @@ pub(crate) struct Counters {
     pipelines: Mutex<HashMap<usize, Known>>,
     /// By name.
     kernels: Mutex<BTreeMap<String, Arc<KernelCounters>>>,
+}
+
+/// When counting began.
+struct Since(SystemTime);
+
+impl Default for Since {
+    fn default() -> Self {
+        Self(SystemTime::now())
+    }
 }
 
 /// A pipeline, and the counters of its kernel.
@@ -213,6 +224,8 @@ impl Counters {
 pub struct Metrics {
     /// Name of the device.
     pub device: String,
+    /// When the device was opened, and counting began.
+    pub since: SystemTime,
     /// One entry for each of [`METRICS`], in their order.
     pub families: Vec<MetricFamily>,
 }
@@ -243,6 +256,8 @@ pub enum MetricValue {
     Count(u64),
     /// Of a gauge.
     Gauge(u64),
+    /// Of a counter or gauge of the hardware, in the metric's unit.
+    Number(f64),
     /// Of a histogram; of durations, in nanoseconds.
     Histogram(Histogram),
 }
@@ -261,10 +276,11 @@ impl Metrics {
         Some(&point.value)
     }
 
-    /// As [`Metrics::get`], the number of a counter or gauge; 0 if it is absent.
+    /// As [`Metrics::get`], the number of a counter or gauge, without its fraction; 0 if it is absent.
     pub fn count(&self, name: &str, attributes: &[&str]) -> u64 {
         match self.get(name, attributes) {
             Some(MetricValue::Count(value) | MetricValue::Gauge(value)) => *value,
+            Some(MetricValue::Number(value)) => *value as u64,
             Some(MetricValue::Histogram(histogram)) => histogram.count(),
             None => 0,
         }
@@ -272,7 +288,8 @@ impl Metrics {
 }
 
 impl Device {
-    /// A snapshot of the device's metrics. Each value is exact; work that ends meanwhile may be in some of them only.
+    /// A snapshot of the device's metrics. Each value is exact; work that ends meanwhile may be in some of them only. Readings of the
+    /// hardware are at most 100 ms old; to take new ones takes as long as [`Device::readings`].
     pub fn metrics(&self) -> Metrics {
         let counters = self.counters();
         let one = |value: u64| vec![MetricPoint::of(&[], MetricValue::Count(value))];
@@ -293,6 +310,8 @@ impl Device {
         let durations = durations.filter(|(_, histogram)| histogram.count() > 0);
         let decisions =
             ACTIONS.iter().zip(&counters.decisions).map(|((name, _), count)| (*name, load(count)));
+        // Without readings their metrics are absent.
+        let readings = self.recent_readings().unwrap_or_default();
         let families = METRICS.iter().map(|metric| {
             let points = match *metric {
                 catalog::SUBMISSIONS => counters.submissions.points(),
@@ -319,11 +338,11 @@ impl Device {
                     counts(&[("hit", pool.hits), ("miss", pool.misses), ("refused", pool.refused)])
                 }
                 catalog::LISTS => counts(&[("hit", lists.hits), ("miss", lists.misses)]),
-                _ => Vec::new(),
+                _ => hardware::points(metric, &readings),
             };
             MetricFamily { metric: *metric, points }
         });
-        Metrics { device: self.name().to_owned(), families: families.collect() }
+        Metrics { device: self.name().to_owned(), since: counters.since.0, families: families.collect() }
     }
 }
 

@@ -1,13 +1,20 @@
-//! Metrics as text in the OpenMetrics format, which Prometheus reads (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
+//! Metrics as text: in the OpenMetrics format (<https://prometheus.io/docs/specs/om/open_metrics_spec/>), and in Prometheus' older one
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
 use std::fmt::Write as _;
 
 use super::{Histogram, Metric, MetricKind, MetricValue, Metrics};
 
-/// Bounds of the buckets in the text, in nanoseconds, as powers of two: 1 µs to 69 s.
-const BOUNDS: std::ops::RangeInclusive<u32> = 10..=36;
 /// Nanoseconds in a second.
 const SECOND: f64 = 1e9;
+
+/// A text format.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    OpenMetrics,
+    /// Version 0.0.4.
+    Prometheus,
+}
 
 impl Metrics {
     /// The metrics of this device in the OpenMetrics text format; see [`Metrics::all_to_openmetrics`].
@@ -20,6 +27,18 @@ impl Metrics {
     /// the labels `device` and `index`, its position in `devices`, which tells devices of one name apart.
     /// The content type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
     pub fn all_to_openmetrics(devices: &[Self]) -> String {
+        let mut text = Self::format(devices, Format::OpenMetrics);
+        text.push_str("# EOF\n");
+        text
+    }
+
+    /// As [`Metrics::all_to_openmetrics`], in Prometheus' text format 0.0.4, for scrapers that do not know OpenMetrics, and for `promtool check
+    /// metrics`. The content type is `text/plain; version=0.0.4; charset=utf-8`.
+    pub fn all_to_prometheus(devices: &[Self]) -> String {
+        Self::format(devices, Format::Prometheus)
+    }
+
+    fn format(devices: &[Self], format: Format) -> String {
         let mut text = String::new();
         for metric in super::METRICS {
             let name = name(metric);
@@ -28,23 +47,34 @@ impl Metrics {
                 MetricKind::Gauge => "gauge",
                 MetricKind::Histogram => "histogram",
             };
-            let _infallible = writeln!(text, "# TYPE {name} {kind}");
-            if let Some(unit) = unit(metric) {
-                let _infallible = writeln!(text, "# UNIT {name} {unit}");
+            match format {
+                Format::OpenMetrics => {
+                    let _infallible = writeln!(text, "# TYPE {name} {kind}");
+                    if let Some(unit) = unit(metric) {
+                        let _infallible = writeln!(text, "# UNIT {name} {unit}");
+                    }
+                    let _infallible = writeln!(text, "# HELP {name} {}", escaped(metric.meaning));
+                }
+                // The name of the series. Quotes are not escaped in a help text.
+                Format::Prometheus => {
+                    let total = if metric.kind == MetricKind::Counter { "_total" } else { "" };
+                    let meaning = metric.meaning.replace('\\', "\\\\").replace('\n', "\\n");
+                    let _infallible = writeln!(text, "# HELP {name}{total} {meaning}");
+                    let _infallible = writeln!(text, "# TYPE {name}{total} {kind}");
+                }
             }
-            let _infallible = writeln!(text, "# HELP {name} {}", escaped(metric.meaning));
             for (index, metrics) in devices.iter().enumerate() {
                 let families = metrics.families.iter().filter(|family| family.metric == *metric);
                 for point in families.flat_map(|family| &family.points) {
                     let mut labels = format!("device=\"{}\",index=\"{index}\"", escaped(&metrics.device));
                     for (attribute, value) in metric.attributes.iter().zip(&point.attributes) {
+                        let attribute = attribute.replace('.', "_");
                         let _infallible = write!(labels, ",{attribute}=\"{}\"", escaped(value));
                     }
-                    put(&mut text, &name, &labels, &point.value);
+                    put(&mut text, (&name, metric.kind), &labels, &point.value);
                 }
             }
         }
-        text.push_str("# EOF\n");
         text
     }
 }
@@ -62,12 +92,19 @@ fn unit(metric: &Metric) -> Option<&'static str> {
     match metric.unit {
         "s" => Some("seconds"),
         "By" => Some("bytes"),
+        "By/s" => Some("bytes_per_second"),
+        "J" => Some("joules"),
+        "W" => Some("watts"),
+        "Cel" => Some("celsius"),
+        "Hz" => Some("hertz"),
         _ => None,
     }
 }
 
-fn put(text: &mut String, name: &str, labels: &str, value: &MetricValue) {
+fn put(text: &mut String, (name, kind): (&str, MetricKind), labels: &str, value: &MetricValue) {
+    let end = if kind == MetricKind::Counter { "_total" } else { "" };
     let _infallible = match value {
+        MetricValue::Number(value) => writeln!(text, "{name}{end}{{{labels}}} {value}"),
         MetricValue::Count(count) => writeln!(text, "{name}_total{{{labels}}} {count}"),
         MetricValue::Gauge(value) => writeln!(text, "{name}{{{labels}}} {value}"),
         MetricValue::Histogram(histogram) => return put_histogram(text, name, labels, histogram),
@@ -76,12 +113,8 @@ fn put(text: &mut String, name: &str, labels: &str, value: &MetricValue) {
 
 /// Buckets of durations, cumulative, by their upper bounds in seconds. All series have the same bounds, so that they can be added up.
 fn put_histogram(text: &mut String, name: &str, labels: &str, histogram: &Histogram) {
-    for power in BOUNDS {
-        // Whole nanoseconds below a power of two, at which a bucket of the histogram ends.
-        let end = 1_u64 << power;
-        let below: u64 =
-            histogram.buckets.iter().filter(|(last, _)| *last <= end).map(|(_, count)| count).sum();
-        let bound = (end - 1) as f64 / SECOND;
+    for (bound, below) in histogram.cumulative() {
+        let bound = bound as f64 / SECOND;
         let _infallible = writeln!(text, "{name}_bucket{{{labels},le=\"{bound:?}\"}} {below}");
     }
     let (count, sum) = (histogram.count(), histogram.sum as f64 / SECOND);

@@ -3,8 +3,8 @@
 #
 #   setup.sh compiler       clang 19 or later and a linker
 #   setup.sh version        prints the clang version that `compiler` would install, on Debian and derivatives
-#   setup.sh numpy FOLDER   a Python virtual environment with NumPy and prometheus_client, for the tests; on Linux also NVIDIA's
-#                           ptxas, on Debian also Prometheus and the OpenTelemetry collector rotel
+#   setup.sh numpy FOLDER   a Python virtual environment with NumPy, prometheus_client and perfetto, for the tests; on Linux also
+#                           NVIDIA's ptxas, on Debian also Prometheus and the OpenTelemetry collector rotel
 #   setup.sh apple          a Rust toolchain for macOS; on Debian only
 #   setup.sh mutants        cargo-mutants and cargo-nextest, for `make mutants`
 #   setup.sh coverage       cargo-llvm-cov, cargo-nextest and LLVM's tools for this rustc, for `make coverage`
@@ -128,7 +128,7 @@ compiler() {
 # FOLDER/bin/ptxas.
 numpy() {
     local venv=$1
-    if ! { [ -x "$venv/bin/python3" ] && "$venv/bin/python3" -c 'import numpy, prometheus_client' 2>/dev/null; }; then
+    if ! { [ -x "$venv/bin/python3" ] && "$venv/bin/python3" -c 'import numpy, prometheus_client, perfetto' 2>/dev/null; }; then
         new_environment "$venv"
     fi
     say "NumPy: $venv"
@@ -197,10 +197,11 @@ new_environment() {
             die "install Python 3 with venv, then run this again"
         fi
     fi
-    say "python3 -m venv $venv; pip install numpy prometheus-client"
+    say "python3 -m venv $venv; pip install numpy prometheus-client perfetto protobuf"
     mkdir -p "$(dirname "$venv")"
     python3 -m venv --clear "$venv"
-    "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check numpy prometheus-client
+    "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check numpy prometheus-client \
+        perfetto protobuf
 }
 
 # Rust for macOS targets: the installed toolchain if it has them, else Debian's, which includes the standard library's source.

@@ -40,7 +40,8 @@ Suites:
            launch_8_groups, launch_64_groups, launch_after_pause; launch_1000_in_stream (one wait for 1,000
            launches), launch_isolated (launch_1_group on an isolated device), launch_first_prepared (a process's first
            launch, of a prepared kernel)
-  runtime  alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_1000, streams_2, graph_replay, tracing_on
+  runtime  alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_1000, streams_2, graph_replay, tracing_on,
+           trace_roundtrip, trace_batch_1000: empty launches with a trace, compared with none
   compile  compile_vector_add_first (empty cache), _cold (precompiled header cached), _cached (all cached);
            compile_large_first, _optimized: a kernel that is costly to optimize, to the end of its first launch;
            compile_large_replacement: its longest launch while optimized code replaces the other;
@@ -140,6 +141,8 @@ const CASES: &[(&str, &str, Run)] = &[
     ("runtime", "streams_2", runtime::streams_2),
     ("runtime", "graph_replay", runtime::graph_replay),
     ("runtime", "tracing_on", runtime::tracing_on),
+    ("runtime", "trace_roundtrip", runtime::trace_roundtrip),
+    ("runtime", "trace_batch_1000", runtime::trace_batch_1000),
     ("compile", "compile_vector_add_first", compile::first),
     ("compile", "compile_vector_add_cold", compile::cold),
     ("compile", "compile_vector_add_cached", compile::cached),

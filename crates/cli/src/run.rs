@@ -1,6 +1,7 @@
 //! `elinvar run`: launches one kernel with arguments from files, fills and numbers; prints or writes its results.
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -9,6 +10,7 @@ use elinvar::{
     KernelOptions, Library, MathMode, Signature, Stream,
 };
 use elinvar_driver::similar_names;
+use elinvar_telemetry::{chrome, perfetto};
 use serde::Serialize;
 
 use crate::bench::energy;
@@ -103,6 +105,10 @@ pub struct Run {
     /// Time limit of a run
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
+    /// Write a trace of the launches: JSON for Chrome's trace viewer if the name ends in `.json`, else for https://ui.perfetto.dev.
+    /// It is written also if the kernel fails
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Print JSON; infinities and NaN become null
     #[arg(long)]
     json: bool,
@@ -120,6 +126,9 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     energy: Option<serde_json::Value>,
 }
+
+/// Events of a trace for each run: those of a launch, and of decisions.
+const TRACED: usize = 32;
 
 /// An output: argument position, name, and file.
 type Output = (usize, String, Option<PathBuf>);
@@ -179,7 +188,13 @@ impl Run {
             kernel = Runnable::of(&library, &self.kernel, options, true)?;
         }
         let outputs = self.outputs(&kernel, &bound)?;
+        if self.trace.is_some() {
+            device.trace().start(TRACED * self.repeat as usize);
+        }
         let times = self.dispatch(&device, &kernel, &bound);
+        if let Some(file) = &self.trace {
+            write_trace(&device, file)?;
+        }
         let lost = device.lost_log_lines();
         if lost > 0 {
             eprintln!("{lost} log lines were lost");
@@ -274,10 +289,10 @@ impl Run {
         };
         let outputs = self.out.iter().map(output).collect::<Result<Vec<Output>>>()?;
         let files = outputs.iter().filter_map(|(_, _, file)| file.as_deref());
-        match output::twice(files) {
+        match output::twice(files.chain(self.trace.as_deref())) {
             Some((one, other)) => {
                 let (one, other) = (one.display(), other.display());
-                Err(Failure::usage(format!("--out: `{one}` and `{other}` are the same file")))
+                Err(Failure::usage(format!("--out, --trace: `{one}` and `{other}` are the same file")))
             }
             None => Ok(outputs),
         }
@@ -314,6 +329,9 @@ impl Run {
         say(format_args!("{} on {}: grid {}, group {group}", report.kernel, report.device, self.grid))?;
         let runs = if self.repeat > 1 { format!(", median of {}", self.repeat) } else { String::new() };
         say(format_args!("{}{runs}", time_text(report.median_ns)))?;
+        if let Some(file) = &self.trace {
+            say(format_args!("trace written to {}", file.display()))?;
+        }
         for (summary, (_, name, file)) in report.outputs.iter().zip(outputs) {
             match file {
                 Some(file) => say(format_args!("{name} written to {}", file.display()))?,
@@ -322,6 +340,18 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Writes the trace of a device, in the format that the file's name says.
+fn write_trace(device: &Device, file: &Path) -> Result<()> {
+    device.trace().stop();
+    let timelines = [device.trace().timeline()];
+    let content = match file.extension() {
+        Some(json) if json.eq_ignore_ascii_case("json") => chrome::to_json(&timelines).into_bytes(),
+        _ => perfetto::encode(&timelines),
+    };
+    let written = output::replace(file, |to| to.write_all(&content));
+    written.map_err(|error| Failure::Machine(format!("cannot write {}: {error}", file.display())))
 }
 
 /// A kernel, with or without bounds checks.

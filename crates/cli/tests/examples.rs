@@ -1,7 +1,8 @@
 //! `elinvar run` of each example's kernel from `.npy` files, with every element compared with values computed here (`thread_ids`), and with
 //! NumPy's results for the same files (`thread_ids::numpy`).
 //!
-//! `metrics::prometheus` compares the text of metrics with what Prometheus' Python client reads.
+//! `metrics::prometheus` compares the text of metrics with what Prometheus' Python client reads; `traces::perfetto` reads a trace by
+//! Perfetto's schema, of its Python package.
 //!
 //! If Python has no NumPy, the latter are ignored and the reason is printed; with `ELINVAR_REQUIRE_NUMPY=1`, which `make test` sets, they
 //! fail. `ELINVAR_TEST_PYTHON` names the Python.
@@ -9,6 +10,8 @@
 mod common;
 #[path = "common/openmetrics.rs"]
 mod openmetrics;
+#[path = "common/traces.rs"]
+mod traces;
 
 use std::process::Command;
 
@@ -58,17 +61,31 @@ fn main() {
         };
         trials.push(Trial::test(format!("{name}::numpy"), compare).with_ignored_flag(left_out));
     }
-    let has_parser = openmetrics::is_available(&python);
+    let (has_parser, of_metrics) = (openmetrics::is_available(&python), python.clone());
     let read = move || {
         if !has_parser {
-            return Err(
-                format!("`{python}` has no prometheus_client: run `scripts/setup.sh numpy FOLDER`").into()
-            );
+            return Err(format!(
+                "`{of_metrics}` has no prometheus_client: run `scripts/setup.sh numpy FOLDER`"
+            )
+            .into());
         }
-        openmetrics::read_by_prometheus(&python);
+        openmetrics::read_by_prometheus(&of_metrics);
         Ok(())
     };
     trials.push(Trial::test("metrics::prometheus", read).with_ignored_flag(!has_parser && !required));
+    let has_schema = traces::is_available(&python);
+    let read = move || {
+        if !has_schema {
+            return Err(format!("`{python}` has no perfetto: run `scripts/setup.sh numpy FOLDER`").into());
+        }
+        traces::read_by_perfetto(&python);
+        Ok(())
+    };
+    trials.push(Trial::test("traces::perfetto", read).with_ignored_flag(!has_schema && !required));
+    trials.push(Trial::test("traces::chrome", || {
+        traces::read_as_json();
+        Ok(())
+    }));
     libtest_mimic::run(&arguments, trials).exit();
 }
 

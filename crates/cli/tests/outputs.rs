@@ -66,3 +66,53 @@ fn two_outputs_to_one_file_are_refused() {
         assert!(!std::path::Path::new(&out).exists());
     }
 }
+
+#[test]
+fn a_trace_has_the_launches_of_a_run() {
+    let folder = Folder::new();
+    let file = example("vector_add");
+    let (json, perfetto) = (path(&folder, "t.JSON"), path(&folder, "t.pftrace"));
+    let mut run = words(&file, COUNT, &[]);
+    run.extend(["--repeat", "7", "--trace"]);
+    elinvar(&[&run[..], &[&json]].concat()).expect(0, &[]);
+    let trace: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&json).expect("written")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let launches: Vec<_> = events.iter().filter(|event| event["cat"] == "device").collect();
+    assert_eq!(launches.len(), 7);
+    for launch in launches {
+        assert_eq!(
+            (&launch["name"], &launch["args"]["threads"]),
+            (&"vector_add".into(), &"200000×1×1".into())
+        );
+        assert!(launch["dur"].as_f64().expect("a time") > 0.0);
+    }
+    elinvar(&[&run[..], &[&perfetto]].concat()).expect(0, &[]);
+    let trace = std::fs::read(&perfetto).expect("written");
+    // The tag of `Trace.packet`; each launch is on three tracks, the last with a word before its name.
+    assert_eq!(trace[0], 0x0a);
+    assert_eq!(trace.windows(10).filter(|bytes| *bytes == b"vector_add").count(), 4 * 7);
+}
+
+#[test]
+fn a_trace_is_written_if_the_kernel_fails() {
+    let folder = Folder::new();
+    let (file, trace) = (example("scale"), path(&folder, "t.json"));
+    let words =
+        ["run", &file, "--kernel", "scale", "--grid", "9", "--device", "cpu", "--checked", "--trace", &trace];
+    let args = ["--arg", "in=f32:8:ramp", "--arg", "out=f32:8:zeros", "--arg", "factor=2f32"];
+    elinvar(&[&words[..], &args].concat()).expect(1, &["read of element 8"]);
+    let trace: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&trace).expect("written")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let [launch] = &events.iter().filter(|event| event["cat"] == "device").collect::<Vec<_>>()[..] else {
+        panic!("{trace}")
+    };
+    let error = launch["args"]["error"].as_str().expect("an error");
+    assert!(error.contains("read of element 8") && launch["cname"] == "terrible", "{error}");
+    // And not in the place of an output.
+    let out = path(&folder, "out.npy");
+    let words = ["run", &file, "--kernel", "scale", "--grid", "8", "--device", "cpu", "--trace", &out];
+    let out = format!("out={out}");
+    elinvar(&[&words[..], &args, &["--out", &out]].concat()).expect(2, &["are the same file"]);
+}

@@ -18,7 +18,6 @@ use elinvar_spmd::bounds::FaultRecord;
 
 use crate::commands;
 use crate::cooperative::{self, Suspended};
-use crate::crash;
 use crate::job::{COUNTING_NS, Demand, RANGE_NS, Work};
 use crate::kernel::{CompiledKernel, CpuPipeline};
 use crate::loader::Launch;
@@ -28,6 +27,7 @@ use crate::product;
 use crate::resident::{self, Resumed};
 use crate::scratch::Scratch;
 use crate::stop::Stop;
+use crate::{crash, host};
 
 /// Alignment of an argument's threadgroup memory, in bytes.
 const THREADGROUP_ALIGN: u64 = 16;
@@ -47,6 +47,7 @@ pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,
             Command::Primitive { primitive, operands } => compute(primitive, operands, stop, worker)?,
+            Command::Timestamp { into } => into.set(host::now_ns()),
             other => return Err(Error::unsupported(format!("the CPU driver has no command {other:?}"))),
         }
     }

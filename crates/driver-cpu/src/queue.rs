@@ -90,7 +90,8 @@ unsafe impl Backend for CpuBackend {
     fn begin(&self, issue: &mut Issue<'_, Self>, worker: &mut Worker) -> Result<Issued> {
         let start_ns = host::now_ns();
         let stop = issue.with_work(|stop| stop.clone()).unwrap_or_default();
-        let commands = issue.run();
+        // Timestamps among them take effect at once, since all earlier commands have been executed.
+        let commands = issue.run_with_timestamps();
         encode::run(commands, &stop, worker)?;
         Ok(Issued::Executed { next: issue.next() + commands.len(), start_ns, end_ns: host::now_ns() })
     }

@@ -7,6 +7,7 @@
 //! Differences of events with the same anchor are those that the device reports. Reported times are clamped between the time of
 //! submission and the time at which the host observed completion.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,9 @@ use crate::failure::Failure;
 const OLD: Duration = Duration::from_secs(2);
 /// Age at which the anchor is replaced even if work is in flight.
 const TOO_OLD: Duration = Duration::from_secs(8);
+/// Resolution of a time between an anchor and an event: that of a float of [`TOO_OLD`] in milliseconds, and of the events themselves, 0.5 µs
+/// (CUDA driver API, `cuEventElapsedTime`).
+const RESOLUTION_NS: u64 = 500 + 500;
 /// Number of attempts to set an anchor; the attempt with the smallest difference between host and device is used.
 const TRIES: u32 = 5;
 
@@ -36,11 +40,15 @@ pub(crate) struct Clock {
     context: Arc<Context>,
     stream: Handle<CUstream>,
     anchor: Mutex<Anchor>,
+    /// The largest error of an anchor, with the resolution.
+    error_ns: AtomicU64,
 }
 
 struct Anchor {
     event: DeviceEvent,
     ns: u64,
+    /// Half of the time in which the device reached it, rounded up.
+    error_ns: u64,
     taken: Instant,
 }
 
@@ -49,10 +57,15 @@ impl Clock {
         now_ns();
         let _current = context.enter()?;
         let stream = Handle(context.create_stream(0)?);
-        let anchor = Mutex::new(
-            take(context, stream.0).map_err(|failure| context.error(failure, "reading its clock"))?,
-        );
-        Ok(Self { context: context.clone(), stream, anchor })
+        let anchor =
+            take(context, stream.0).map_err(|failure| context.error(failure, "reading its clock"))?;
+        let error_ns = AtomicU64::new(anchor.error_ns + RESOLUTION_NS);
+        Ok(Self { context: context.clone(), stream, anchor: Mutex::new(anchor), error_ns })
+    }
+
+    /// Bound of the error of the times so far.
+    pub(crate) fn error_ns(&self) -> u64 {
+        self.error_ns.load(Ordering::Relaxed)
     }
 
     /// Replaces the anchor if it is old. The context must be current. Events recorded before must not be compared with later ones.
@@ -70,6 +83,7 @@ impl Clock {
         if anchor.taken.elapsed() >= TOO_OLD {
             *anchor = take(&self.context, self.stream.0)?;
         }
+        self.error_ns.fetch_max(anchor.error_ns + RESOLUTION_NS, Ordering::Relaxed);
         let since = event.since(&anchor.event)?;
         Ok(anchor.ns.saturating_add_signed(since))
     }
@@ -94,7 +108,10 @@ fn take(context: &Arc<Context>, stream: CUstream) -> Result<Anchor, Failure> {
         let after = now_ns();
         let apart = after - before;
         if best.as_ref().is_none_or(|(least, _)| apart < *least) {
-            best = Some((apart, Anchor { event, ns: before + apart / 2, taken: Instant::now() }));
+            best = Some((
+                apart,
+                Anchor { event, ns: before + apart / 2, error_ns: apart.div_ceil(2), taken: Instant::now() },
+            ));
         }
     }
     // There is at least one attempt, and the best successful one is kept.

@@ -245,6 +245,10 @@ unsafe impl Device for CudaDevice {
         now_ns()
     }
 
+    fn timing_error_ns(&self) -> u64 {
+        self.shared.clock.error_ns()
+    }
+
     fn thermal(&self) -> Result<Thermal> {
         self.sensor.thermal()
     }

@@ -42,6 +42,7 @@ mod library;
 mod log;
 mod memory;
 mod nvml;
+mod nvtx;
 mod peers;
 mod pipeline;
 mod poller;

@@ -30,6 +30,7 @@ use crate::cooperative::GridCounter;
 use crate::encode::{Encoder, Step, pipeline};
 use crate::failure::Failure;
 use crate::libraries::StreamLibraries;
+use crate::nvtx;
 use crate::shared::Shared;
 use crate::staging::Staging;
 
@@ -188,6 +189,7 @@ impl Stream {
             if staging.has_news() || *count >= PART {
                 break;
             }
+            let _range = nvtx::range(command);
             let counts = self.progress.lock().counts.take();
             let (shared, stream, params) = (&*self.shared, self.stream.0, &mut tail.params);
             let (counter, libraries) = (&mut tail.counter, &mut tail.libraries);

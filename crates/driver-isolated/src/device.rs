@@ -61,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) process: Process,
     /// The system's clock at time 0 of the device's clock.
     pub(crate) epoch_ns: u64,
+    /// Bound of the error with which times of a worker are converted to the device's clock.
+    pub(crate) timing_error_ns: AtomicU64,
     slot: Mutex<Slot>,
     numbers: AtomicU64,
     queues: Mutex<Vec<Weak<Submissions>>>,
@@ -273,6 +275,7 @@ impl Isolated {
             cache: cache.clone(),
             process: Process::this(),
             epoch_ns: system_ns(),
+            timing_error_ns: AtomicU64::new(0),
             slot: Mutex::default(),
             numbers: AtomicU64::new(1),
             queues: Mutex::default(),
@@ -364,6 +367,10 @@ unsafe impl Device for Isolated {
 
     fn clock_ns(&self) -> u64 {
         self.core.now_ns()
+    }
+
+    fn timing_error_ns(&self) -> u64 {
+        self.core.timing_error_ns.load(Ordering::Relaxed)
     }
 
     fn log(&self) -> Option<&Arc<Log>> {

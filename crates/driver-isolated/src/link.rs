@@ -574,8 +574,9 @@ impl Link {
 
     fn act(&self, device: &Weak<Core>, message: FromWorker) -> Result<(), ()> {
         match message {
-            FromWorker::Ready { clock_ns, system_ns } => {
+            FromWorker::Ready { clock_ns, system_ns, error_ns } => {
                 let core = device.upgrade().ok_or(())?;
+                core.timing_error_ns.fetch_max(error_ns, Ordering::Relaxed);
                 let zero = system_ns.wrapping_sub(core.epoch_ns).wrapping_sub(clock_ns);
                 self.clock.store(zero.cast_signed(), Ordering::Relaxed);
                 self.set_life(Life::Ready);

@@ -190,10 +190,11 @@ pub(crate) struct Slice {
 /// Messages from worker to host. Times are of the worker's device clock.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
-    /// The worker is ready. The device's clock and the system's at the same moment.
+    /// The worker is ready. The device's clock and the system's at the same moment, plus or minus `error_ns`.
     Ready {
         clock_ns: u64,
         system_ns: u64,
+        error_ns: u64,
     },
     /// The worker cannot serve.
     Refused(Error),

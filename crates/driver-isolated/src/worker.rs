@@ -73,8 +73,11 @@ pub(crate) fn serve(socket: BorrowedFd<'_>) -> i32 {
     let ready = prepare(socket, &hello, &files, &desk, &leave);
     let table = match ready {
         Ok(device) => {
+            let before = system_ns();
             let clock_ns = device.clock_ns();
-            answers.send(&FromWorker::Ready { clock_ns, system_ns: system_ns() });
+            let apart = system_ns().saturating_sub(before);
+            let error_ns = apart.div_ceil(2).saturating_add(device.timing_error_ns());
+            answers.send(&FromWorker::Ready { clock_ns, system_ns: before + apart / 2, error_ns });
             Table::new(device, memory, hello.arena, files, answers)
         }
         Err(error) => {

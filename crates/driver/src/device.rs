@@ -131,6 +131,12 @@ pub unsafe trait Device: Send + Sync + Any {
     /// Current time of the device's clock in nanoseconds, comparable with [`Timing`].
     fn clock_ns(&self) -> u64;
 
+    /// Bound of the error in nanoseconds with which [`Timing`] and timestamps are converted to the clock of [`Device::clock_ns`]. 0 by
+    /// default, for a device whose times are readings of that clock.
+    fn timing_error_ns(&self) -> u64 {
+        0
+    }
+
     /// Limits execution to `units` compute units, from 1 to [`Limits::compute_units`](crate::Limits::compute_units). Running work is not affected.
     ///
     /// # Errors

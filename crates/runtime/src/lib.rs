@@ -100,7 +100,11 @@ pub use observe::metrics::{
     Histogram, METRICS, Metric, MetricFamily, MetricKind, MetricPoint, MetricValue, Metrics,
 };
 pub use observe::notice::{Notice, PowerPreference};
-pub use observe::trace::{StepStats, Trace, TraceEvent, TraceStep};
+pub use observe::trace::{
+    ClockSample, DeviceSpan, GraphNode, HostSpan, MemorySample, Origin, Replayed, StepStats, Timeline,
+    TimelineCommand, TimelineSubmission, Trace, TraceDetail, TraceEvent, TraceStep, TracedCommand,
+    TracedWork,
+};
 pub use observe::watch::{Watch, WatchOptions};
 pub use recovery::{
     Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Decision, FaultClass,

@@ -5,17 +5,24 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod chrome;
 #[cfg(feature = "otlp")]
 mod otlp;
+pub mod perfetto;
 #[cfg(feature = "prometheus")]
 mod prometheus;
+mod trace;
 
 #[cfg(feature = "otlp")]
 pub use otlp::{MetricsExport, Otlp, OtlpError, OtlpGuard};
 #[cfg(feature = "prometheus")]
 pub use prometheus::PrometheusServer;
 
-/// The page whose examples are run as tests.
+/// The pages whose examples are run as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/telemetry.md")]
-mod telemetry {}
+mod pages {
+    #[doc = include_str!("../../../docs/telemetry.md")]
+    mod telemetry {}
+    #[doc = include_str!("../../../docs/traces.md")]
+    mod traces {}
+}

@@ -87,6 +87,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "resident::", "resident kernels on Metal"),
     ("metal", "soundness::bytes_as_bools", ONLY_BUFFERS),
     ("metal", "thread_groups::", "grid barriers on Metal"),
+    ("metal", "timeline::a_failed_launch_is_in_the_timeline", NO_LAYER),
     ("metal", "soundness::calls_out_of_the_kernel", OWN_COMPILER),
     ("metal", "soundness::const_that_is_cast_away", NO_LAYER),
     ("metal", "soundness::memory_of_others", ONLY_BUFFERS),
@@ -131,7 +132,7 @@ const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
 
 /// Chapters that run on an isolated device: those about devices, memory and queues. All others are about code generation, which is that of
 /// the underlying device.
-const ISOLATED: [&str; 22] = [
+const ISOLATED: [&str; 23] = [
     "argument_buffers::",
     "arguments::",
     "basics::",
@@ -154,6 +155,7 @@ const ISOLATED: [&str; 22] = [
     "pipeline::",
     "readings::",
     "streams::",
+    "timeline::",
 ];
 
 /// Chapters that run on the toy driver.

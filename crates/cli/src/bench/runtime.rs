@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use elinvar::{Buffer, Device, Graph, Grid, HostAccess, Kernel, PoolLimits, Stream};
+use elinvar::{Buffer, Device, Graph, Grid, HostAccess, Kernel, PoolLimits, Stream, TraceDetail};
 
 use super::carried::compile;
 use super::{Context, Measured};
@@ -183,30 +183,75 @@ pub(super) fn graph_replay(context: &Context) -> Result<Measured> {
     Ok(Measured { stages, ..measured(size, replay, vec![("relaunch", relaunch)]) })
 }
 
-/// The same launches with and without tracing, interleaved; each thread of the kernel takes some microseconds.
+/// Medians of `run` without a trace, with one of launches, and with one of submissions, interleaved.
+fn traced(
+    device: &Device,
+    rounds: usize,
+    times: usize,
+    mut run: impl FnMut() -> Result<()>,
+) -> Result<[u64; 3]> {
+    let trace = device.trace();
+    let mut all = [const { Vec::new() }; 3];
+    for round in 0..rounds {
+        // Each comes first in turn.
+        for which in (0..3).map(|which| (which + round) % 3) {
+            match which {
+                0 => trace.stop(),
+                1 => trace.start_with(100_000, TraceDetail::Launches),
+                _ => trace.start_with(100_000, TraceDetail::Submissions),
+            }
+            all[which].push(timed(times, &mut run)?);
+        }
+    }
+    trace.stop();
+    Ok(all.map(median))
+}
+
+fn measured_traced(size: String, [off, launches, submissions]: [u64; 3]) -> Measured {
+    let stages = vec![("submissions only".to_owned(), submissions)];
+    Measured { stages, ..measured(size, launches, vec![("tracing_off", off)]) }
+}
+
+/// The same launches with and without tracing; each thread of the kernel takes some microseconds.
 #[allow(unsafe_code)] // launches
 pub(super) fn tracing_on(context: &Context) -> Result<Measured> {
     const STEPS: u32 = 10_000;
     const LAUNCHES: usize = 20;
     let (kernel, stream) = kernel(&context.device, "spin")?;
     let mut out = context.device.buffer::<u32>(1)?;
-    let mut run = || {
+    let run = || {
         for _ in 0..LAUNCHES {
             // SAFETY: one thread writes the only element.
             unsafe { kernel.launch(&stream, Grid::threads(1).group(1), (&mut out, STEPS)) }?.wait()?;
         }
         Ok(())
     };
-    let trace = context.device.trace();
-    let (mut on, mut off) = (Vec::new(), Vec::new());
-    for _ in 0..10 {
-        trace.start(1000);
-        on.push(timed(TIMES / 100, &mut run)?);
-        trace.stop();
-        off.push(timed(TIMES / 100, &mut run)?);
-    }
-    let each = |times| median(times) / LAUNCHES as u64;
-    Ok(measured(format!("1 thread, {STEPS} steps"), each(on), vec![("tracing_off", each(off))]))
+    let all = traced(&context.device, 20, TIMES / 100, run)?;
+    Ok(measured_traced(format!("1 thread, {STEPS} steps"), all.map(|ns| ns / LAUNCHES as u64)))
+}
+
+/// Launch of an empty kernel including the wait, with and without tracing.
+pub(super) fn trace_roundtrip(context: &Context) -> Result<Measured> {
+    let (kernel, stream) = kernel(&context.device, "empty")?;
+    let all = traced(&context.device, 20, TIMES, || launch(&kernel, &stream))?;
+    Ok(measured_traced("1 thread".into(), all))
+}
+
+/// A command buffer of 1000 launches, recorded, submitted and waited for, with and without tracing.
+#[allow(unsafe_code)] // launches
+pub(super) fn trace_batch_1000(context: &Context) -> Result<Measured> {
+    let (kernel, stream) = kernel(&context.device, "empty")?;
+    let run = || {
+        let mut commands = stream.command_buffer();
+        for _ in 0..BATCH {
+            // SAFETY: the kernel accesses no memory.
+            unsafe { commands.launch(&kernel, Grid::threads(1).group(1), ()) }?;
+        }
+        commands.submit()?.wait()?;
+        Ok(())
+    };
+    let all = traced(&context.device, 20, BATCHES / 2, run)?;
+    Ok(measured_traced(format!("{BATCH} empty launches"), all))
 }
 
 /// Two single-core kernels on two streams, compared with one stream.

@@ -38,6 +38,8 @@ pub(super) struct Core {
     pub(super) stock: Arc<Stock>,
     descriptors: Descriptors,
     pub(super) counters: Counters,
+    /// Half of the longest interval in which both clocks were read.
+    pub(super) timing_error_ns: AtomicU64,
     /// Number of queues created.
     pub(super) queues: AtomicU64,
     pub(super) transfer: Mutex<Transfer>,
@@ -71,6 +73,7 @@ impl Core {
                 stock: Arc::default(),
                 descriptors: Descriptors::new(None),
                 counters,
+                timing_error_ns: AtomicU64::new(0),
                 queues: AtomicU64::new(0),
                 transfer,
                 listener: OnceLock::new(),

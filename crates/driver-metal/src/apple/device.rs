@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::Cache;
@@ -142,6 +143,10 @@ unsafe impl Device for MetalDevice {
 
     fn clock_ns(&self) -> u64 {
         host::now_ns()
+    }
+
+    fn timing_error_ns(&self) -> u64 {
+        self.core.timing_error_ns.load(Ordering::Relaxed)
     }
 
     /// `NSProcessInfo.thermalState`, for a GPU on the processor's chip.

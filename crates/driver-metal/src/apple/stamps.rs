@@ -178,5 +178,6 @@ pub(super) fn moment(core: &Core) -> Moment {
     // SAFETY: both point to a number.
     unsafe { core.device.sampleTimestamps_gpuTimestamp(NonNull::from(&mut cpu), NonNull::from(&mut ticks)) };
     let behind = host::now_ns();
+    core.timing_error_ns.fetch_max((behind - before).div_ceil(2), Ordering::Relaxed);
     Moment::between(before, behind, cpu, ticks)
 }

@@ -221,6 +221,13 @@ impl<B: Backend> Issue<'_, B> {
         &rest[..rest.iter().position(ends).unwrap_or(rest.len())]
     }
 
+    /// As [`Issue::run`], with timestamps, for a device that executes commands synchronously.
+    pub fn run_with_timestamps(&self) -> &[Command] {
+        let rest = &self.position.commands[self.position.next..];
+        let ends = |command: &Command| matches!(command, Command::Wait { .. } | Command::Signal { .. });
+        &rest[..rest.iter().position(ends).unwrap_or(rest.len())]
+    }
+
     /// Number of operations in flight on the queue.
     pub fn in_flight(&self) -> usize {
         self.position.in_flight

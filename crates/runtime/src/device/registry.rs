@@ -65,7 +65,8 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     }
     let (pool, events, groups) = (Pool::new(device.clone()), ObjectPool::new(), Mutex::default());
     let (timestamps, state, tuned) = (ObjectPool::new(), DeviceState::new(), Tuned::default());
-    let (command_lists, trace, recovery) = (CommandListPool::new(), Trace::new(), Recovery::new());
+    let (command_lists, trace, recovery) =
+        (CommandListPool::new(), Trace::new(device.clone()), Recovery::new());
     let log = crate::observe::log::trace(&*device);
     let (driver, coalescers) = (device, Coalescers::default());
     let inner = Arc::new(Inner {

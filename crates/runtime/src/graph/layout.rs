@@ -16,6 +16,7 @@ use crate::identity::identity;
 use crate::launch::recording::Recording;
 use crate::memory::memory_effects::slices_mut;
 use crate::memory::usage::{Access, Usage, Who};
+use crate::observe::trace::{GraphNode, Origin};
 use crate::{Buffer, Device, HostAccess};
 
 /// A command of a run.
@@ -128,7 +129,13 @@ impl Layout {
         self.planned.len() - 1
     }
 
-    pub(super) fn plan(mut self, options: PlanOptions, stats: &mut GraphStats) -> Result<Plan> {
+    /// The plan of a graph with this number and these nodes.
+    pub(super) fn plan(
+        mut self,
+        (graph, nodes): (u64, &[NodeData]),
+        options: PlanOptions,
+        stats: &mut GraphStats,
+    ) -> Result<Plan> {
         let most = |device: usize| {
             let queues = self.devices[device].caps().limits.parallel_queues as usize;
             options.streams.unwrap_or(queues).max(1)
@@ -141,7 +148,7 @@ impl Layout {
             .enumerate()
             .map(|(branch, device)| Branch::new(self.devices.get(*device), branch, schedule.branches.len()))
             .collect::<Result<Vec<Branch>>>()?;
-        let (segments, command_indices) = self.segments(&schedule);
+        let (segments, command_indices) = self.segments(&schedule, (graph, nodes));
         let host_copies = std::mem::take(&mut self.host_copies);
         let host_copies = host_copies.into_iter().map(|(sent, _, staged)| {
             let place = &schedule.places[sent];
@@ -156,7 +163,7 @@ impl Layout {
             segments.len() + usize::from(branches.len() > 1) + usize::from(!schedule.joins.is_empty());
         stats.transfers = self.transfers;
         Ok(Plan {
-            graph: 0,
+            graph,
             main: self.devices.first().cloned(),
             branches,
             segments,
@@ -222,7 +229,11 @@ impl Layout {
     }
 
     /// The submissions, and the index of each node's command.
-    fn segments(&self, schedule: &Schedule) -> (Vec<Segment>, HashMap<usize, CommandIndex>) {
+    fn segments(
+        &self,
+        schedule: &Schedule,
+        (graph, nodes): (u64, &[NodeData]),
+    ) -> (Vec<Segment>, HashMap<usize, CommandIndex>) {
         let usages = self.usages();
         let mut command_indices = HashMap::new();
         let mut segments: Vec<Segment> = Vec::new();
@@ -239,7 +250,13 @@ impl Layout {
                     let command_index = CommandIndex { segment: segments.len(), part: parts.len(), at };
                     command_indices.insert(self.planned[*number].node, command_index);
                 }
-                parts.push(Part::Run(self.recording(device, commands, &usages)));
+                let node = |number: &usize| {
+                    let index = self.planned[*number].node;
+                    GraphNode { index, name: nodes[index].name.clone() }
+                };
+                let nodes = commands.iter().map(node).collect();
+                let origin = Origin::Graph { number: graph, submission: segments.len(), nodes };
+                parts.push(Part::Run(self.recording(device, commands, &usages).of(origin)));
                 commands.clear();
             };
             for number in numbers {

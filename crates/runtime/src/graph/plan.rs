@@ -121,8 +121,8 @@ impl Graph {
             self.optimize(&mut nodes, &mut order, &wanted, &mut stats);
         }
         order.retain(|node| nodes[*node].is_work());
-        let mut plan = Layout::new(&nodes, &order)?.plan(options, &mut stats)?;
-        (plan.graph, plan.parameters) = (self.id, self.parameters.clone());
+        let mut plan = Layout::new(&nodes, &order)?.plan((self.id, &nodes), options, &mut stats)?;
+        plan.parameters = self.parameters.clone();
         plan.note_parameters();
         stats.plan_time = begin.elapsed();
         plan.stats = stats;

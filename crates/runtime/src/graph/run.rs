@@ -176,7 +176,7 @@ impl Plan {
             let on = self.branches[segment.branch].stream.as_ref().unwrap_or(stream);
             let mut command_buffer = on.command_buffer();
             match &segment.parts[..] {
-                [Part::Run(only)] => command_buffer.replay(only.commands.clone(), &only.usages),
+                [Part::Run(only)] => command_buffer.replay(only),
                 several => {
                     several.iter().for_each(|part| self.add(&mut command_buffer, segment.branch, part))
                 }
@@ -196,7 +196,7 @@ impl Plan {
             Part::Wait(branch, number) => self.wait(command_buffer, *branch, *number),
             Part::WaitForHost(host_copy) => command_buffer
                 .wait_for(&self.host_copies[*host_copy].arrived, self.host_copies[*host_copy].base + 1),
-            Part::Run(recording) => command_buffer.append(&recording.commands, &recording.usages),
+            Part::Run(recording) => command_buffer.append(recording),
             Part::Signal(number) => self.signal(command_buffer, branch, *number),
         }
     }

@@ -320,7 +320,8 @@ impl CommandBuffer {
             "execute_commands: the indirect command buffer is".into()
         })?;
         let (command, usages) = execution.build()?;
-        self.push(Command::ExecuteCommands(Box::new(command)), usages, TraceStep::ExecuteCommands);
+        let label = command.label.clone();
+        self.push(Command::ExecuteCommands(Box::new(command)), usages, TraceStep::ExecuteCommands { label });
         Ok(())
     }
 

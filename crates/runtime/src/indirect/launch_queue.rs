@@ -214,7 +214,8 @@ impl CommandBuffer {
         root.prepare()?;
         let nested = NestedLaunch { root, children, depth: queue.depth };
         let usages = usages.into_iter().chain(counts);
-        self.push(Command::LaunchNested(Box::new(nested)), usages, TraceStep::LaunchNested);
+        let (kernel, label) = (kernel.pipeline.clone(), kernel.label.clone());
+        self.push(Command::LaunchNested(Box::new(nested)), usages, TraceStep::LaunchNested { kernel, label });
         Ok(())
     }
 }

@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use elinvar_driver::sync::OnceLock;
-use elinvar_driver::{Command, Dispatch, Done, Error, Label, Result, fail_signals};
+use elinvar_driver::{Command, Dim3, Dispatch, Done, Error, Label, Result, fail_signals};
 
 use crate::launch::bind::{Bound, bind};
 use crate::launch::command_list_pool::CommandList;
 use crate::launch::grid::Size;
+use crate::launch::recording::Recording;
 use crate::launch::submitted::{Held, Pending, Submitted};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Storages, Usage, Usages, Who, commit};
 use crate::observe::event;
-use crate::observe::trace::{Noted, Notes, TraceStep};
+use crate::observe::trace::{Launch, LaunchTimes, Layout, Noted, Notes, Replayed, TraceStep};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
 use crate::sync::dependencies::{self, EventOp};
@@ -102,8 +103,11 @@ impl CheckedKernel {
     }
 }
 
-/// Trace steps of a launch before it is passed to the driver.
-const STEPS: usize = 6;
+/// Entries of a launch in the trace before it is passed to the driver.
+const STEPS: usize = 4;
+
+/// Number of arguments of a launch, threads of its grid (unless it is indirect), and size of its threadgroups.
+type LaunchSize = (u32, Option<Dim3>, Dim3);
 
 /// Commands that are submitted together, in order (`MTLCommandBuffer` in Metal). Dropping it discards them.
 pub struct CommandBuffer {
@@ -121,16 +125,32 @@ pub struct CommandBuffer {
     notes: Option<Notes>,
     /// Trace events so far.
     traced: Vec<Noted>,
+    /// Whether they have a command that the device executes.
+    has_traced_work: bool,
 }
 
 impl CommandBuffer {
     pub(crate) fn new(stream: Stream) -> Self {
         let notes = stream.device.trace().notes(Some(stream.id), stream.priority);
-        let list = CommandList::new(&stream.device);
+        let mut list = CommandList::new(&stream.device);
         let (usages, ops, events) = (Usages::new(), Vec::new(), Vec::new());
-        let traced = if notes.is_some() { Vec::with_capacity(STEPS) } else { Vec::new() };
-        let mut command_buffer =
-            Self { stream, list, usages, ops, events, replayed: None, deadline: None, notes, traced };
+        let mut traced = Vec::new();
+        if notes.is_some() {
+            traced = std::mem::take(&mut list.reuse.traced);
+            traced.reserve(STEPS);
+        }
+        let mut command_buffer = Self {
+            stream,
+            list,
+            usages,
+            ops,
+            events,
+            replayed: None,
+            deadline: None,
+            notes,
+            traced,
+            has_traced_work: false,
+        };
         command_buffer.note(|| TraceStep::Acquire);
         command_buffer
     }
@@ -143,6 +163,29 @@ impl CommandBuffer {
     fn note(&mut self, step: impl FnOnce() -> TraceStep) {
         if let Some(notes) = &self.notes {
             self.traced.push(notes.event(step()));
+        }
+    }
+
+    /// Whether the trace records the next command that the device executes.
+    fn notes_work(&mut self) -> bool {
+        let has_work = std::mem::replace(&mut self.has_traced_work, true);
+        self.notes.is_some_and(|notes| !has_work || notes.times_launches())
+    }
+
+    /// Records the step of a command that the device executes.
+    fn note_work(&mut self, step: impl FnOnce() -> TraceStep) {
+        if self.notes_work() {
+            self.note(step);
+        }
+    }
+
+    /// Records that commands of a recording are added.
+    fn note_replay(&mut self, recording: &Recording) {
+        let is_brief = self.notes.is_some_and(|notes| !notes.times_launches());
+        if self.notes_work() {
+            let count = if is_brief { 1 } else { recording.commands.len() };
+            let commands = recording.commands.get(..count).unwrap_or_default();
+            self.note(|| TraceStep::Replay(Replayed::new(recording.origin(), commands)));
         }
     }
 
@@ -173,21 +216,60 @@ impl CommandBuffer {
     /// As [`Kernel::launch`], and [`Kernel::launch_cooperative`] for [`Grid::cooperative`], except that [`CommandBuffer::submit`] rejects mapped buffers.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn launch(&mut self, kernel: &Kernel, grid: Grid, args: impl Args) -> Result<()> {
-        let recorded = self.record_launch(kernel, grid, args);
-        self.noted(recorded)
+        let notes = self.notes.filter(|notes| !self.has_traced_work || notes.times_launches());
+        let now = || if notes.is_some() { Notes::now() } else { 0 };
+        let mut times = [now(), 0, 0, 0];
+        let recorded = self.record_launch(kernel, grid, args, &mut times, now);
+        match notes {
+            Some(notes) => self.note_launch(notes, kernel, times, recorded),
+            None => self.noted(recorded.map(drop)),
+        }
     }
 
-    fn record_launch(&mut self, kernel: &Kernel, grid: Grid, args: impl Args) -> Result<()> {
+    /// Records the steps of a launch in the trace.
+    fn note_launch(
+        &mut self,
+        notes: Notes,
+        kernel: &Kernel,
+        mut times: [u64; 4],
+        recorded: Result<Option<LaunchSize>>,
+    ) -> Result<()> {
+        let (pipeline, label) = (kernel.pipeline.clone(), kernel.label.clone());
+        match recorded {
+            Ok(Some((arguments, threads, group))) => {
+                (times[3], self.has_traced_work) = (Notes::now(), true);
+                let launch = Launch { kernel: pipeline, label, arguments, threads, group };
+                self.traced.push(notes.launch(times, launch));
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => {
+                let encode = TraceStep::Encode { kernel: pipeline, label };
+                self.traced.push(notes.event_at(times[0], encode));
+                self.noted(Err(error))
+            }
+        }
+    }
+
+    /// Adds a launch. Returns its number of arguments and its size, or `None` if nothing runs. `times` receives the times when its arguments
+    /// were bound and its size was known.
+    fn record_launch(
+        &mut self,
+        kernel: &Kernel,
+        grid: Grid,
+        args: impl Args,
+        times: &mut [u64; 4],
+        now: impl Fn() -> u64,
+    ) -> Result<Option<LaunchSize>> {
         self.stream.device.expect_here("a launch")?;
         let (pipeline, label) = (&kernel.pipeline, &kernel.label);
         let name = &pipeline.signature().name;
-        self.note(|| TraceStep::Encode { kernel: pipeline.clone(), label: label.clone() });
         self.stream.device.expect_same(&kernel.device, || format!("kernel `{name}` is"))?;
         let bound = bind(&kernel.device, pipeline, args.into_args(), self.list.bindings())?;
-        self.note(|| TraceStep::Bind { arguments: bound.bindings.len() });
+        times[1] = now();
         let is_cooperative = grid.is_cooperative();
         let Some(Size { grid, group, counts }) = grid.resolve(kernel)? else {
-            return Ok(());
+            return Ok(None);
         };
         let Bound { bindings, uses, usages } = bound;
         let dispatch =
@@ -196,11 +278,11 @@ impl CommandBuffer {
         if dispatch.pipeline.signature().is_cooperative() {
             expect_resident(&dispatch, is_cooperative)?;
         }
-        self.note(|| TraceStep::Size { threads: dispatch.grid.threads(), group });
+        times[2] = now();
+        let size = (dispatch.bindings.len() as u32, dispatch.grid.threads(), group);
         self.list.commands.push(Command::Dispatch(dispatch));
         self.usages.extend(usages.into_iter().chain(counts));
-        self.note(|| TraceStep::Dispatch);
-        Ok(())
+        Ok(Some(size))
     }
 
     /// Adds a launch of a kernel with bounds checks; see [`CheckedKernel::launch`].
@@ -227,7 +309,7 @@ impl CommandBuffer {
         self.record_use("fill: the buffer", &span, Access::Write)?;
         if span.len > 0 {
             self.list.commands.push(Command::Fill { target: span.memory_slice(), pattern });
-            self.note(|| TraceStep::Fill { bytes: span.len });
+            self.note_work(|| TraceStep::Fill { bytes: span.len });
         }
         Ok(())
     }
@@ -254,7 +336,7 @@ impl CommandBuffer {
         if source.len > 0 {
             let copy = Command::Copy { source: source.memory_slice(), target: target.memory_slice() };
             self.list.commands.push(copy);
-            self.note(|| TraceStep::Copy { bytes: source.len });
+            self.note_work(|| TraceStep::Copy { bytes: source.len });
         }
         Ok(())
     }
@@ -276,15 +358,17 @@ impl CommandBuffer {
         self.note(|| TraceStep::Wait);
     }
 
-    /// Numbers of commands and uses, for [`CommandBuffer::truncate`].
-    pub(crate) fn mark(&self) -> (usize, usize) {
-        (self.list.commands.len(), self.usages.len())
+    /// Numbers of commands, uses and trace events, for [`CommandBuffer::truncate`].
+    pub(crate) fn mark(&self) -> (usize, usize, usize) {
+        (self.list.commands.len(), self.usages.len(), self.traced.len())
     }
 
-    /// Removes what was added since `mark`.
-    pub(crate) fn truncate(&mut self, (commands, usages): (usize, usize)) {
+    /// Removes what was added since `mark`. The trace keeps what was refused.
+    pub(crate) fn truncate(&mut self, (commands, usages, traced): (usize, usize, usize)) {
         self.list.commands.truncate(commands);
         self.usages.truncate(usages);
+        let refused = self.traced.drain(traced..).filter(Noted::is_refusal).collect::<Vec<Noted>>();
+        self.traced.extend(refused);
     }
 
     /// Adds a validated command, with the memory that it uses.
@@ -296,7 +380,10 @@ impl CommandBuffer {
     ) {
         self.list.commands.push(command);
         self.usages.extend(usages);
-        self.note(|| step);
+        match step {
+            TraceStep::Timestamp => self.note(|| step),
+            step => self.note_work(|| step),
+        }
     }
 
     /// Submits the commands to the stream. An empty command buffer ends when the preceding work has ended.
@@ -307,32 +394,36 @@ impl CommandBuffer {
     pub fn submit(mut self) -> Result<Completion> {
         self.stream.device.expect_here("a submission")?;
         let count = self.replayed.as_ref().map_or(self.list.commands.len(), |commands| commands.len());
-        self.note(|| TraceStep::End { commands: count });
-        let Some(notes) = self.notes else { return self.commit(&mut Vec::new()) };
+        let Some(notes) = self.notes else { return self.commit(&mut Vec::new(), (0, count)) };
         let (device, mut traced) = (self.stream.device.clone(), std::mem::take(&mut self.traced));
-        let result = self.commit(&mut traced);
+        let end = Notes::now();
+        let result = self.commit(&mut traced, (end, count));
+        let end = notes.event_at(end, TraceStep::End { commands: count });
         match &result {
             Err(error) => {
                 let refused = notes.event(TraceStep::Refused(Box::new(error.clone())));
-                device.trace().add(traced.into_iter().chain([refused]));
+                // Behind the commit, only the refusal is missing.
+                let end = Some(end).filter(|_| !traced.is_empty());
+                device.trace().add(traced.into_iter().chain(end).chain([refused]));
             }
             // Not submitted, since content that it reads is missing after a failure.
             Ok(done) if !traced.is_empty() => {
-                let ends = [TraceStep::Complete(done.wait().err().map(Box::new)), TraceStep::Release];
-                device.trace().add(traced.into_iter().chain(ends.map(|step| notes.event(step))));
+                let ended = notes.ended(Notes::now(), done.wait().map_err(Box::new));
+                device.trace().add(traced.into_iter().chain([end, ended]));
             }
             Ok(_) => {}
         }
         result
     }
 
-    /// Passes the commands to the driver, and before that the recorded events to the trace.
-    fn commit(self, traced: &mut Vec<Noted>) -> Result<Completion> {
+    /// Passes the commands to the driver, and before that the recorded events to the trace. `end` is the time when the recording ended, and the
+    /// number of commands.
+    fn commit(self, traced: &mut Vec<Noted>, end: (u64, usize)) -> Result<Completion> {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
         let Self { stream, mut list, usages, ops, events, replayed, notes, .. } = self;
         let in_flight = stream.in_flight_count.enter(stream.device.state())?;
-        let mut commands = replayed.unwrap_or_else(|| list.take_commands());
+        let (mut commands, mut times) = timed(replayed, &mut list, notes);
         if due.is_some() {
             commands = deadline::stoppable(&stream.device, &commands)?;
         }
@@ -350,6 +441,12 @@ impl CommandBuffer {
             let submitted = list.reuse.submitted.take().unwrap_or_else(Arc::<Submitted>::default);
             let pending = PendingSubmission::new(&outcome, &commands, &stream.in_flight_count);
             let (_state, registration) = device.state().register(pending, uses_content)?;
+            if let Some(notes) = notes {
+                device.trace().compare_clocks();
+                let commit = notes.commit(end, device.pool().live_and_idle(), times.take());
+                device.trace().add(traced.drain(..).chain([commit]));
+                list.reuse.keep_traced(std::mem::take(traced));
+            }
             let held = Held {
                 _storages: storages,
                 _entered: entered,
@@ -359,12 +456,9 @@ impl CommandBuffer {
                 commands: commands.clone(),
                 list,
             };
-            let span = event::submission(&device, stream.id, &commands);
+            let span = event::submission(&device, stream.id, &commands, end.1);
             submitted.begin(Pending { promise, registration, notes, span, device: device.clone(), held });
             let done = Done::shared(submitted);
-            if let Some(notes) = notes {
-                device.trace().add(traced.drain(..).chain([notes.event(TraceStep::Commit)]));
-            }
             let origin = stream.hand_over(commands, done, notes, &outcome, alone)?;
             Ok((outcome, origin))
         };
@@ -409,9 +503,10 @@ impl CommandBuffer {
     }
 
     /// Appends recorded commands.
-    pub(crate) fn append(&mut self, commands: &[Command], usages: &[Usage]) {
-        self.list.commands.extend_from_slice(commands);
-        self.usages.extend(usages.iter().cloned());
+    pub(crate) fn append(&mut self, recording: &Recording) {
+        self.list.commands.extend_from_slice(&recording.commands);
+        self.usages.extend(recording.usages.iter().cloned());
+        self.note_replay(recording);
     }
 
     /// The recorded commands and uses.
@@ -420,8 +515,9 @@ impl CommandBuffer {
     }
 
     /// Sets a recorded list to be submitted instead of its own.
-    pub(crate) fn replay(&mut self, commands: Arc<[Command]>, usages: &[Usage]) {
-        (self.replayed, self.usages) = (Some(commands), usages.into());
+    pub(crate) fn replay(&mut self, recording: &Recording) {
+        self.note_replay(recording);
+        (self.replayed, self.usages) = (Some(recording.commands.clone()), recording.usages[..].into());
     }
 
     fn record_use(&mut self, subject: &'static str, span: &Span, access: Access) -> Result<()> {
@@ -436,6 +532,24 @@ impl fmt::Debug for CommandBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CommandBuffer({:?}, {} commands)", self.stream, self.list.commands.len())
     }
+}
+
+/// The commands of a submission, with timestamps in between if a trace measures each.
+fn timed(
+    replayed: Option<Arc<[Command]>>,
+    list: &mut CommandList,
+    notes: Option<Notes>,
+) -> (Arc<[Command]>, Option<Box<LaunchTimes>>) {
+    let commands = replayed.as_deref().unwrap_or(&list.commands);
+    if !notes.is_some_and(|notes| notes.times_launches() && LaunchTimes::are_needed(commands)) {
+        return (replayed.unwrap_or_else(|| list.take_commands()), None);
+    }
+    let layout = Layout::of(commands);
+    let (commands, times) = match replayed {
+        Some(replayed) => LaunchTimes::insert(replayed.iter().cloned(), layout),
+        None => LaunchTimes::insert(list.commands.drain(..), layout),
+    };
+    (commands, Some(Box::new(times)))
 }
 
 /// Rejects a launch of a kernel with grid barriers that is not cooperative, or has more threadgroups than can be resident.

@@ -13,10 +13,14 @@ use elinvar_driver::{Binding, Command, Dispatch, TimestampSlot};
 
 use crate::Device;
 use crate::launch::submitted::Submitted;
+use crate::observe::trace::Noted;
 use crate::sync::completion::Spare;
 
 /// Default number of command lists that a device allocates in advance and keeps.
 const KEPT: usize = 16;
+
+/// Maximum capacity of a list of trace events that is kept.
+const KEPT_TRACED: usize = 2048;
 
 /// Initial capacity of a list, in commands.
 const ROOM: usize = 8;
@@ -74,6 +78,17 @@ pub(crate) struct Reuse {
     single: Option<Arc<[Command]>>,
     pub(crate) submitted: Option<Arc<Submitted>>,
     pub(crate) outcomes: Spare,
+    /// Empty.
+    pub(crate) traced: Vec<Noted>,
+}
+
+impl Reuse {
+    /// Keeps an empty list of trace events, unless it is large.
+    pub(crate) fn keep_traced(&mut self, traced: Vec<Noted>) {
+        if traced.capacity() <= KEPT_TRACED {
+            self.traced = traced;
+        }
+    }
 }
 
 struct State {

@@ -6,14 +6,19 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use elinvar_driver::{Command, Error, Result};
 
 use crate::memory::usage::Usage;
+use crate::observe::trace::Origin;
 use crate::{CommandBuffer, Completion, Device, Stream};
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Commands recorded by a command buffer, which can be submitted any number of times.
 pub struct Recording {
+    origin: Origin,
     device: Device,
     pub(crate) commands: Arc<[Command]>,
     pub(crate) usages: Vec<Usage>,
@@ -22,7 +27,18 @@ pub struct Recording {
 impl Recording {
     pub(crate) fn new(device: Device, commands: Arc<[Command]>, mut usages: Vec<Usage>) -> Self {
         distinct(&mut usages);
-        Self { device, commands, usages }
+        let origin = Origin::Recording { number: NEXT.fetch_add(1, Ordering::Relaxed) };
+        Self { origin, device, commands, usages }
+    }
+
+    /// The same commands, as those of a graph.
+    pub(crate) fn of(self, origin: Origin) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// Where its commands come from, for [traces](crate::Trace).
+    pub fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -58,7 +74,7 @@ impl Stream {
     pub unsafe fn replay(&self, recording: &Recording) -> Result<Completion> {
         self.device.expect_same(&recording.device, || "replay: the recording is".into())?;
         let mut command_buffer = self.command_buffer();
-        command_buffer.replay(recording.commands.clone(), &recording.usages);
+        command_buffer.replay(recording);
         command_buffer.submit()
     }
 }

@@ -96,6 +96,11 @@ impl Stream {
         &self.device
     }
 
+    /// Number of the stream in traces, unique in the process.
+    pub fn number(&self) -> u64 {
+        self.id
+    }
+
     /// Number of pending submissions.
     pub fn in_flight(&self) -> usize {
         self.in_flight_count.count()

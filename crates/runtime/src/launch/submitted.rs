@@ -11,7 +11,7 @@ use elinvar_driver::{Command, OnCompleted, Result, Timing};
 use crate::launch::command_list_pool::CommandList;
 use crate::memory::usage::Storages;
 use crate::observe::event;
-use crate::observe::trace::{Notes, TraceStep};
+use crate::observe::trace::Notes;
 use crate::sync::completion::Promise;
 use crate::sync::deadline::Watched;
 use crate::sync::dependencies::Entered;
@@ -69,16 +69,15 @@ impl Held {
 impl OnCompleted for Submitted {
     fn completed(self: Arc<Self>, result: Result<Timing>) {
         let Some(Pending { promise, registration, notes, span, device, held }) = self.take() else { return };
-        let complete =
-            notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
+        let traced = notes.map(|notes| (notes, Notes::now(), result.clone().map_err(Box::new)));
         device.recovery().vitals.submission(result.as_ref().err());
         device.counters().submission(&held.commands, &result);
         event::ended(span, &device, &held.commands, &result);
         drop(registration);
         // Before the promise is resolved, so that waiters find the memory released.
         held.release(Some(self));
-        if let (Some(notes), Some(complete)) = (notes, complete) {
-            device.trace().add([complete, notes.event(TraceStep::Release)].into_iter());
+        if let Some((notes, at, result)) = traced {
+            device.trace().add(std::iter::once(notes.ended(at, result)));
         }
         promise.resolve(result);
     }

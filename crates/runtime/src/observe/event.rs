@@ -12,8 +12,9 @@ use crate::{AlertChange, AlertKind, Device};
 
 const TARGET: &str = "elinvar";
 
-/// A submission, from the call that submits it to its completion. Its parent is the caller's span.
-pub(crate) fn submission(device: &Device, stream: u64, commands: &[Command]) -> Span {
+/// A submission of `count` commands, from the call that submits it to its completion. Its parent is the caller's span. `commands` may have
+/// timestamps besides, of a trace.
+pub(crate) fn submission(device: &Device, stream: u64, commands: &[Command], count: usize) -> Span {
     tracing::debug_span!(
         target: TARGET,
         "elinvar.submission",
@@ -21,7 +22,7 @@ pub(crate) fn submission(device: &Device, stream: u64, commands: &[Command]) -> 
         stream,
         kernel = first_launch(commands).map(|dispatch| &*dispatch.pipeline.signature().name),
         label = first_launch(commands).and_then(|dispatch| dispatch.label.as_deref()).map(field::display),
-        commands = commands.len(),
+        commands = count,
         device.duration_ns = field::Empty,
         result = field::Empty,
     )

@@ -72,9 +72,12 @@ mod templates;
 mod tensor;
 mod thread_groups;
 mod tiers;
+mod timeline;
 mod types;
 mod values;
 mod vectors;
+
+use std::sync::Mutex;
 
 pub use callbacks::drop_last_device;
 use elinvar::{Args, Completion, Device, Error, Grid, Kernel, Source, Stream};
@@ -216,6 +219,7 @@ pub fn cases() -> Vec<Case> {
         constants::CASES,
         sizes::CASES,
         tiers::CASES,
+        timeline::CASES,
         integers::CASES,
         hashes::CASES,
         simdgroups::CASES,
@@ -232,6 +236,9 @@ fn kernel(device: &Device, name: &str, body: &str) -> elinvar::Result<Kernel> {
     let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{body}");
     device.compile(Source::named(format!("{name}.metal"), text))?.kernel(name)
 }
+
+/// Held by cases that trace the driver's device, which cases share.
+static TRACE: Mutex<()> = Mutex::new(());
 
 /// Launches on a stream. The suite's own kernels stay within their arguments' bounds.
 fn launch(

@@ -1,10 +1,11 @@
 //! Launch features: suggested sizes, labels in errors, the trace, deadlines.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use elinvar::{Device, Error, Grid, Source, StopsAt};
 
-use super::{CaseResult, expect_all, kernel, launch};
+use super::{CaseResult, TRACE, expect_all, kernel, launch};
 
 cases!("pipeline": chosen_sizes_reach_every_thread_once, suggestions_are_as_launched, a_fault_names_its_launch,
     the_trace_is_in_order, a_deadline_stops_a_long_launch,
@@ -66,6 +67,7 @@ fn the_trace_is_in_order(device: &Device) -> CaseResult {
     // The driver has one device, so other cases may run on it concurrently.
     let empty = kernel(device, "empty", "kernel void empty() {}")?.labeled("traced", 99);
     let stream = device.stream()?;
+    let _alone = TRACE.lock().unwrap_or_else(PoisonError::into_inner);
     device.trace().start(100_000);
     launch(&empty, &stream, Grid::threads(1), ())?.wait()?;
     let events = device.trace().events();

@@ -30,4 +30,5 @@ mod resident;
 mod sizes;
 mod streams;
 mod stress;
+mod timeline;
 mod uses;

@@ -71,7 +71,7 @@ fn the_trace_has_copies_events_refusals_and_failures() {
         .count();
     let failed = events
         .iter()
-        .filter(|e| matches!(&e.step, TraceStep::Complete(Some(e)) if matches!(**e, Error::Fault(_))))
+        .filter(|e| matches!(&e.step, TraceStep::Complete(Err(e)) if matches!(**e, Error::Fault(_))))
         .count();
     assert_eq!((refused, failed), (1, 1));
 }

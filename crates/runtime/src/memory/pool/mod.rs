@@ -89,6 +89,11 @@ impl Pool {
         self.stock.stats()
     }
 
+    /// `live_bytes` and `idle_bytes` of the statistics.
+    pub(crate) fn live_and_idle(&self) -> (u64, u64) {
+        self.stock.live_and_idle()
+    }
+
     /// Frees idle blocks, least recently used first, until at most `keep` bytes are idle. Returns the number of bytes freed.
     pub fn trim(&self, keep: u64) -> u64 {
         self.stock.trim(keep)

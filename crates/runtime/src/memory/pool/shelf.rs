@@ -60,6 +60,10 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         PoolStats { largest_idle_bytes: largest.unwrap_or(0), pressure: self.pressure(), ..self.counts }
     }
 
+    pub(super) fn live_and_idle(&self) -> (u64, u64) {
+        (self.counts.live_bytes, self.counts.idle_bytes)
+    }
+
     pub(super) fn pressure(&self) -> Pressure {
         Pressure::of_budget(self.block_bytes(), self.limits.budget).max(self.outside).max(self.noticed)
     }

@@ -138,6 +138,11 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         self.state.lock().shelf.stats()
     }
 
+    /// `live_bytes` and `idle_bytes` of the statistics.
+    pub(crate) fn live_and_idle(&self) -> (u64, u64) {
+        self.state.lock().shelf.live_and_idle()
+    }
+
     /// Maximum number of blocks of each kind and size in use at a time.
     pub(crate) fn most_given(&self) -> Vec<(K, u64, u64)> {
         self.state.lock().shelf.most_given()

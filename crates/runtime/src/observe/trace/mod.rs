@@ -2,21 +2,33 @@
 //!
 //! Off by default. While it is on, a command buffer records its steps in its own list, which is appended to the device's trace
 //! when it is passed to the driver, and again when it has ended. The trace keeps the most recent events.
+//!
+//! `noted` is an event as recorded, `clock` compares the host's clock with the device's, `launch_times` has the device measure each launch of a submission, `replayed`
+//! describes the commands of recordings and graphs, and `timeline` puts all of it on one clock.
+
+mod clock;
+mod launch_times;
+mod noted;
+mod replayed;
+mod timeline;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Dim3, Error, Label, PerProcess, Pipeline, PrimitiveKind, Priority};
-use quanta::Clock;
+use elinvar_driver::{Dim3, Error, Label, Pipeline, PrimitiveKind, Priority, Timing};
 
 use crate::recovery::Decision;
 
-/// The CPU's cycle counter where it is invariant: reading it takes a third of the time of a system clock.
-static CLOCK: PerProcess<Clock> = PerProcess::new(Clock::new);
+pub use clock::ClockSample;
+use clock::{Clocks, HOST};
+pub(crate) use launch_times::{LaunchTimes, Layout};
+pub(crate) use noted::{Launch, Noted, Notes};
+pub use replayed::{GraphNode, Origin, Replayed, TracedCommand, TracedWork};
+pub use timeline::{DeviceSpan, HostSpan, MemorySample, Timeline, TimelineCommand, TimelineSubmission};
 
 /// A step of a submission.
 #[derive(Clone, Debug)]
@@ -61,9 +73,19 @@ pub enum TraceStep {
     /// It was recorded.
     Dispatch,
     /// An execution of an indirect command buffer's commands was recorded.
-    ExecuteCommands,
+    ExecuteCommands {
+        /// Label of the execution.
+        label: Option<Arc<Label>>,
+    },
     /// A launch of a kernel that launches kernels was recorded.
-    LaunchNested,
+    LaunchNested {
+        /// The kernel.
+        kernel: Arc<dyn Pipeline>,
+        /// Label of the launch.
+        label: Option<Arc<Label>>,
+    },
+    /// The commands of a recording or of a part of a graph were added.
+    Replay(Arc<Replayed>),
     /// A copy was recorded.
     Copy {
         /// Number of bytes.
@@ -90,11 +112,16 @@ pub enum TraceStep {
         commands: usize,
     },
     /// The submission was passed to the driver.
-    Commit,
+    Commit {
+        /// Requested bytes of live buffers of the device's pool ([`PoolStats::live_bytes`](crate::PoolStats::live_bytes)).
+        live_bytes: u64,
+        /// Bytes of the pool's idle blocks ([`PoolStats::idle_bytes`](crate::PoolStats::idle_bytes)).
+        idle_bytes: u64,
+    },
     /// A decision about a failure.
     Recovery(Box<Decision>),
-    /// The submission ended, with the error if it failed.
-    Complete(Option<Box<Error>>),
+    /// The submission ended, with begin and end of its execution on the device's clock, or the error if it failed.
+    Complete(Result<Timing, Box<Error>>),
     /// Its command list and memory were released.
     Release,
 }
@@ -108,8 +135,9 @@ impl TraceStep {
             Self::Bind { .. } => "bind",
             Self::Size { .. } => "size",
             Self::Dispatch => "dispatch",
-            Self::ExecuteCommands => "execute commands",
-            Self::LaunchNested => "launch nested",
+            Self::ExecuteCommands { .. } => "execute commands",
+            Self::LaunchNested { .. } => "launch nested",
+            Self::Replay(_) => "replay",
             Self::Copy { .. } => "copy",
             Self::Fill { .. } => "fill",
             Self::Primitive(_) => "primitive",
@@ -118,7 +146,7 @@ impl TraceStep {
             Self::Timestamp => "timestamp",
             Self::Refused(_) => "refused",
             Self::End { .. } => "end",
-            Self::Commit => "commit",
+            Self::Commit { .. } => "commit",
             Self::Recovery(_) => "recovery",
             Self::Complete(_) => "complete",
             Self::Release => "release",
@@ -133,7 +161,7 @@ impl fmt::Display for TraceEvent {
         stream.map_or(Ok(()), |stream| write!(f, "stream {stream} "))?;
         write!(f, "submission {submission}: {}", step.name())?;
         match step {
-            TraceStep::Encode { kernel, label } => {
+            TraceStep::Encode { kernel, label } | TraceStep::LaunchNested { kernel, label } => {
                 write!(f, " kernel `{}`", kernel.signature().name)?;
                 label.as_ref().map_or(Ok(()), |label| write!(f, ", launch {label}"))
             }
@@ -142,10 +170,14 @@ impl fmt::Display for TraceEvent {
                 write!(f, " {threads} threads in groups of {group}")
             }
             TraceStep::Size { threads: None, group } => write!(f, " groups of {group}, counted when it runs"),
+            TraceStep::ExecuteCommands { label: Some(label) } => write!(f, ", launch {label}"),
+            TraceStep::Replay(replayed) => {
+                write!(f, " {} commands of {}", replayed.commands.len(), replayed.origin)
+            }
             TraceStep::Copy { bytes } | TraceStep::Fill { bytes } => write!(f, " {bytes} bytes"),
             TraceStep::End { commands } => write!(f, " {commands} commands"),
             TraceStep::Recovery(decision) => write!(f, " {decision}"),
-            TraceStep::Refused(error) | TraceStep::Complete(Some(error)) => write!(f, " {error}"),
+            TraceStep::Refused(error) | TraceStep::Complete(Err(error)) => write!(f, " {error}"),
             _ => Ok(()),
         }
     }
@@ -160,10 +192,27 @@ pub struct StepStats {
     pub time: Duration,
 }
 
+/// How finely the device's time is measured; see [`Trace::start_with`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum TraceDetail {
+    /// Begin and end of each submission, which is passed to the driver unchanged. Of its commands only the first is recorded, and their
+    /// number, so that the costs do not depend on it.
+    Submissions,
+    /// Begin and end of each command, by timestamps between the commands of a submission with several. Devices that run repeated lists of
+    /// commands as one (CUDA graphs) do not while such a trace is on.
+    #[default]
+    Launches,
+}
+
 /// The trace of a device.
 pub struct Trace {
-    on: AtomicBool,
+    /// 0 while it is off, otherwise the detail, plus 1.
+    detail: AtomicU8,
     next: AtomicU64,
+    /// The host's time at which the clocks are compared next.
+    next_comparison: AtomicU64,
+    driver: Arc<dyn elinvar_driver::Device>,
     ring: Mutex<Ring>,
 }
 
@@ -172,39 +221,66 @@ struct Ring {
     start: u64,
     capacity: usize,
     events: VecDeque<Noted>,
+    /// Number of events; a launch has four.
+    len: usize,
     lost: u64,
-}
-
-/// An event as recorded; derived values are computed when it is read.
-pub(crate) struct Noted {
-    at: u64,
-    notes: Notes,
-    step: TraceStep,
+    clocks: Clocks,
 }
 
 impl Trace {
-    pub(crate) fn new() -> Self {
-        let ring = Ring { start: 0, capacity: 0, events: VecDeque::new(), lost: 0 };
-        Self { on: AtomicBool::new(false), next: AtomicU64::new(0), ring: Mutex::new(ring) }
+    pub(crate) fn new(driver: Arc<dyn elinvar_driver::Device>) -> Self {
+        let ring = Ring {
+            start: 0,
+            capacity: 0,
+            events: VecDeque::new(),
+            len: 0,
+            lost: 0,
+            clocks: Clocks::default(),
+        };
+        let (detail, next, next_comparison) = (AtomicU8::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { detail, next, next_comparison, driver, ring: Mutex::new(ring) }
     }
 
-    /// Clears the trace and starts recording, keeping the last `capacity` events.
+    /// Clears the trace and starts recording, keeping the last `capacity` events, with [`TraceDetail::Launches`].
     pub fn start(&self, capacity: usize) {
+        self.start_with(capacity, TraceDetail::default());
+    }
+
+    /// As [`Trace::start`], with a choice of what the device measures.
+    pub fn start_with(&self, capacity: usize, detail: TraceDetail) {
+        let clocks = Clocks::starting_with(Clocks::compare(|| self.driver.clock_ns()));
         let mut ring = self.ring.lock();
-        *ring =
-            Ring { start: CLOCK.get().raw(), capacity, events: VecDeque::with_capacity(capacity), lost: 0 };
-        self.on.store(true, Ordering::Relaxed);
+        self.next_comparison.store(clocks.next(), Ordering::Relaxed);
+        // Memory of an earlier trace is used again: its pages are there.
+        let mut events = std::mem::take(&mut ring.events);
+        events.clear();
+        events.reserve(capacity);
+        *ring = Ring { start: HOST.get().raw(), capacity, events, len: 0, lost: 0, clocks };
+        self.detail.store(detail as u8 + 1, Ordering::Relaxed);
     }
 
     /// Stops recording for command buffers that begin from now on. Recorded events are kept.
     pub fn stop(&self) {
-        self.on.store(false, Ordering::Relaxed);
+        if self.detail.swap(0, Ordering::Relaxed) != 0 {
+            let sample = Clocks::compare(|| self.driver.clock_ns());
+            self.ring.lock().clocks.add(sample);
+        }
     }
 
     /// The recorded events. Those of one submission are consecutive and in order.
     pub fn events(&self) -> Vec<TraceEvent> {
         let ring = self.ring.lock();
-        ring.events.iter().map(|noted| noted.event(ring.start)).collect()
+        ring.events.iter().flat_map(|noted| noted.events(ring.start)).collect()
+    }
+
+    /// The recorded submissions on one clock, with the device's times.
+    pub fn timeline(&self) -> Timeline {
+        let sample = Clocks::compare(|| self.driver.clock_ns());
+        let mut ring = self.ring.lock();
+        if self.detail.load(Ordering::Relaxed) != 0 {
+            ring.clocks.add(sample);
+        }
+        Timeline::new(&*self.driver, &ring)
     }
 
     /// Number of events that were dropped because the capacity was exceeded.
@@ -217,10 +293,11 @@ impl Trace {
         let mut last: BTreeMap<u64, Duration> = BTreeMap::new();
         let mut stats: BTreeMap<&'static str, StepStats> = BTreeMap::new();
         let ring = self.ring.lock();
-        for noted in &ring.events {
-            let time = noted.time(ring.start);
-            let before = last.insert(noted.notes.submission, time).unwrap_or(time);
-            let entry = stats.entry(noted.step.name()).or_default();
+        for TraceEvent { time, submission, step, .. } in
+            ring.events.iter().flat_map(|noted| noted.events(ring.start))
+        {
+            let before = last.insert(submission, time).unwrap_or(time);
+            let entry = stats.entry(step.name()).or_default();
             entry.count += 1;
             entry.time += time.saturating_sub(before);
         }
@@ -229,55 +306,43 @@ impl Trace {
 
     /// The recorder of a new submission; `None` while the trace is off.
     pub(crate) fn notes(&self, stream: Option<u64>, priority: Priority) -> Option<Notes> {
-        self.on.load(Ordering::Relaxed).then(|| {
-            let submission = self.next.fetch_add(1, Ordering::Relaxed);
-            Notes { submission, stream, priority }
-        })
+        let detail = match self.detail.load(Ordering::Relaxed) {
+            0 => return None,
+            1 => TraceDetail::Submissions,
+            _ => TraceDetail::Launches,
+        };
+        Some(Notes::new(self.next.fetch_add(1, Ordering::Relaxed), stream, priority, detail))
+    }
+
+    /// Compares the clocks if that is due.
+    pub(crate) fn compare_clocks(&self) {
+        let clock = HOST.get();
+        if clock.ns(clock.raw()) >= self.next_comparison.load(Ordering::Relaxed) {
+            let sample = Clocks::compare_quickly(|| self.driver.clock_ns());
+            let next = self.ring.lock().clocks.add(sample);
+            self.next_comparison.store(next, Ordering::Relaxed);
+        }
     }
 
     /// Appends events.
     pub(crate) fn add(&self, events: impl Iterator<Item = Noted>) {
         let mut ring = self.ring.lock();
         for event in events {
-            if ring.events.len() >= ring.capacity {
-                ring.lost += 1;
-                ring.events.pop_front();
-            }
-            if ring.capacity > 0 {
-                ring.events.push_back(event);
+            ring.len += event.len();
+            ring.events.push_back(event);
+            while ring.len > ring.capacity
+                && let Some(oldest) = ring.events.pop_front()
+            {
+                ring.len -= oldest.len();
+                ring.lost += oldest.len() as u64;
             }
         }
-    }
-}
-
-/// Properties shared by the events of a submission.
-#[derive(Clone, Copy)]
-pub(crate) struct Notes {
-    submission: u64,
-    stream: Option<u64>,
-    priority: Priority,
-}
-
-impl Notes {
-    pub(crate) fn event(&self, step: TraceStep) -> Noted {
-        Noted { at: CLOCK.get().raw(), notes: *self, step }
-    }
-}
-
-impl Noted {
-    fn time(&self, start: u64) -> Duration {
-        Duration::from_nanos(CLOCK.get().delta_as_nanos(start, self.at.max(start)))
-    }
-
-    fn event(&self, start: u64) -> TraceEvent {
-        let Notes { submission, stream, priority } = self.notes;
-        TraceEvent { time: self.time(start), submission, stream, priority, step: self.step.clone() }
     }
 }
 
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ring = self.ring.lock();
-        write!(f, "Trace({} events of at most {}, {} lost)", ring.events.len(), ring.capacity, ring.lost)
+        write!(f, "Trace({} events of at most {}, {} lost)", ring.len, ring.capacity, ring.lost)
     }
 }

@@ -29,7 +29,11 @@ fn change(told: &Receiver<AlertChange>, kind: &AlertKind, is_raised: bool, mut w
     while std::time::Instant::now() < end {
         work();
         if let Ok(change) = told.recv_timeout(Duration::from_millis(1)) {
-            assert_eq!((&change.alert().kind, matches!(change, AlertChange::Raised(_))), (kind, is_raised), "{change:?}");
+            assert_eq!(
+                (&change.alert().kind, matches!(change, AlertChange::Raised(_))),
+                (kind, is_raised),
+                "{change:?}"
+            );
             return;
         }
     }
@@ -64,7 +68,11 @@ fn a_kernel_that_slows_down_is_named() {
     let x = pointer("x", Scalar::U32, Access::ReadWrite);
     let kernel = bench.declare(signature("steady", vec![x]), move |launch| {
         // On the device's clock.
-        launch.take_ns(if is_slow.load(std::sync::atomic::Ordering::Relaxed) { 5_000_000_000 } else { 1_000_000_000 });
+        launch.take_ns(if is_slow.load(std::sync::atomic::Ordering::Relaxed) {
+            5_000_000_000
+        } else {
+            1_000_000_000
+        });
         Ok(())
     });
     let (_alerts, told) = alerts(&bench);

@@ -22,8 +22,8 @@ fn a_device_without_troubles_is_healthy() {
     let health = bench.device.health();
     assert_eq!(health.status, Status::Healthy, "{health}");
     let parts: Vec<Component> = health.findings.iter().map(|finding| finding.component).collect();
-    use Component::{Breaker, Compiler, Latency, Log, Memory, Queues, Temperature};
-    assert_eq!(parts, [Memory, Queues, Compiler, Latency, Breaker, Temperature, Log]);
+    use Component::{Alerts, Breaker, Compiler, Latency, Log, Memory, Queues, Temperature};
+    assert_eq!(parts, [Memory, Queues, Compiler, Latency, Breaker, Temperature, Alerts, Log]);
     assert!(
         health
             .to_string()

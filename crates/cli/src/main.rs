@@ -16,6 +16,7 @@ mod npy;
 mod output;
 mod pack;
 mod parallel;
+mod replay;
 mod report;
 mod run;
 mod select;
@@ -56,6 +57,10 @@ enum Verb {
     Run(run::Run),
     /// Compile Metal files ahead of time into a bundle, for machines without a compiler
     Pack(pack::Pack),
+    /// Capture the launches of a program into a file
+    Capture(replay::CaptureProgram),
+    /// Replay the launches of a capture on a device, and compare every element
+    Replay(replay::Replay),
     /// Run benchmarks of the runtime, the compilers and whole kernels
     Bench(bench::Bench),
     /// Run the tests of a crate that uses Metal, without a Mac
@@ -73,6 +78,8 @@ fn main() -> ExitCode {
         Verb::Check(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
         Verb::Pack(verb) => verb.run(),
+        Verb::Capture(verb) => verb.run(),
+        Verb::Replay(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };

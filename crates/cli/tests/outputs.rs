@@ -116,3 +116,44 @@ fn a_trace_is_written_if_the_kernel_fails() {
     let out = format!("out={out}");
     elinvar(&[&words[..], &args, &["--out", &out]].concat()).expect(2, &["are the same file"]);
 }
+
+#[test]
+fn a_capture_replays_and_shows_what_differs() {
+    let folder = Folder::new();
+    let (file, one) = (path(&folder, "scale.capture"), path(&folder, "one.capture"));
+    let program = env!("CARGO_BIN_EXE_elinvar");
+    let scale = example("scale");
+    let mut words = vec!["capture", &file, "--", program, "run", &scale, "--kernel", "scale", "--grid", "8"];
+    words.extend([
+        "--arg",
+        "in=f32:8:ramp",
+        "--arg",
+        "out=f32:8:zeros",
+        "--arg",
+        "factor=2f32",
+        "--device",
+        "cpu",
+    ]);
+    let captured = elinvar(&words);
+    captured.expect(0, &[]);
+    let said = format!("{file}: 1 launches captured, 0 not; `{program}`: exit status: 0\n");
+    assert!(captured.stdout.ends_with(&said), "{}", captured.stdout);
+    elinvar(&words).expect(1, &["exists"]);
+    let replayed = elinvar(&["replay", &file, "--device", "cpu"]);
+    replayed.expect(0, &[]);
+    assert!(
+        replayed.stdout.ends_with(": 1 equal, 0 wrong, 0 failed when captured, 0 not run, 0 not captured\n")
+    );
+    let json = elinvar(&["replay", &file, "--device", "cpu", "--json", "--minimize", &one]).json();
+    assert_eq!(
+        (&json["equal"], &json["launches"][0]["outcome"], &json["minimized"]),
+        (&1.into(), &"equal".into(), &serde_json::Value::Null)
+    );
+    assert!(!std::path::Path::new(&one).exists());
+    elinvar(&["replay", &scale]).expect(1, &["it is no capture of this version"]);
+    elinvar(&["replay", &file, "--tolerance=-1"]).expect(1, &["a tolerance of -1"]);
+    // A program without a device.
+    elinvar(&["capture", &path(&folder, "none"), "--", "true"]).expect(3, &["used no device of Elinvar"]);
+    elinvar(&["capture", &path(&folder, "none"), "--", "/nonexistent/program"])
+        .expect(1, &["/nonexistent/program"]);
+}

@@ -117,6 +117,7 @@ pub use sync::event::Event;
 pub use sync::in_flight::WhenFull;
 
 pub use bytemuck::Pod;
+pub use elinvar_capture as capture;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
@@ -135,6 +136,8 @@ mod pages {
     mod readme {}
     #[doc = include_str!("../../../docs/alerts.md")]
     mod alerts {}
+    #[doc = include_str!("../../../docs/capture.md")]
+    mod capture {}
     #[doc = include_str!("../../../docs/bundles.md")]
     mod bundles {}
     #[doc = include_str!("../../../docs/memory.md")]

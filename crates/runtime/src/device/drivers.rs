@@ -3,6 +3,9 @@
 //! The devices are kept for the lifetime of the process: two calls of [`crate::Device::all`] return the same devices, and a
 //! buffer of one can be used with the other.
 
+use std::sync::Arc;
+
+use elinvar_capture::{CaptureFile, CapturingDevice};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Driver, PerProcess, Result};
 
@@ -53,7 +56,7 @@ impl Drivers {
         if let Some(Ok(devices)) = answer {
             return devices.clone();
         }
-        let found = driver.devices().map(|devices| devices.into_iter().map(Device::new).collect());
+        let found = driver.devices().map(|devices| devices.into_iter().map(new).collect());
         answer.insert(found).as_ref().map_or_else(|_| Vec::new(), Vec::clone)
     }
 
@@ -66,6 +69,19 @@ impl Drivers {
             Some((driver.name(), reason?))
         };
         self.each.iter().filter_map(why).collect()
+    }
+}
+
+/// The file of `ELINVAR_CAPTURE`, to which the launches of all devices are captured. That it cannot be created is reported and stops nothing.
+static CAPTURE: PerProcess<Option<Arc<CaptureFile>>> = PerProcess::new(|| {
+    let path = std::env::var_os("ELINVAR_CAPTURE").filter(|path| !path.is_empty())?;
+    CaptureFile::create(path).inspect_err(|error| tracing::error!("nothing is captured: {error}")).ok()
+});
+
+fn new(device: Arc<dyn elinvar_driver::Device>) -> Device {
+    match CAPTURE.get() {
+        Some(file) => Device::new(CapturingDevice::new(device, file.clone())),
+        None => Device::new(device),
     }
 }
 

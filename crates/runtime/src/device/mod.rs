@@ -377,6 +377,10 @@ impl Device {
         &self.inner.command_lists
     }
 
+    pub(crate) fn driver_arc(&self) -> Arc<dyn elinvar_driver::Device> {
+        self.inner.driver.clone()
+    }
+
     pub(crate) fn driver(&self) -> &dyn elinvar_driver::Device {
         &*self.inner.driver
     }

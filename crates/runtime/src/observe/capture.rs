@@ -1,7 +1,9 @@
-//! [`Capture`]: a GPU trace of a device's work, for the vendor's tools, such as Xcode.
+//! [`Capture`]: a GPU trace of a device's work, for the vendor's tools, such as Xcode. And captures of launches in our own format ([`crate::capture`]), on any device.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use elinvar_capture::{CaptureFile, CapturingDevice, Replay};
 use elinvar_driver as driver;
 
 use crate::{Device, Result};
@@ -13,6 +15,30 @@ pub struct Capture {
 }
 
 impl Device {
+    /// A device over the same hardware whose launches are captured to `file`, which `elinvar replay` and [`Device::replay`] read. It is another device: its buffers,
+    /// kernels and streams are its own. `ELINVAR_CAPTURE=FILE` does this to all devices of a program.
+    pub fn capturing(&self, file: &Arc<CaptureFile>) -> Self {
+        Self::new(CapturingDevice::new(self.driver_arc(), file.clone()))
+    }
+
+    /// Replays captured launches on this device. Floating-point elements may differ by `tolerance` of the larger of both; 0 is for equal bytes.
+    ///
+    /// # Safety
+    /// As [`Replay::new`]: kernels run with the arguments in the capture.
+    ///
+    /// # Errors
+    /// As [`Replay::new`].
+    #[allow(unsafe_code)] // declares an unsafe function
+    pub unsafe fn replay<'a>(
+        &self,
+        capture: &'a elinvar_capture::Capture,
+        tolerance: f64,
+    ) -> Result<Replay<'a>> {
+        self.expect_here("Device::replay")?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { Replay::new(capture, self.driver_arc(), tolerance) }
+    }
+
     /// Starts a GPU trace of the device's work, to a new file at `path`. On Metal the file name ends in `.gputrace`, for Xcode.
     ///
     /// Contains all work that begins and ends while the capture is in progress. Wait for earlier work before it begins

@@ -1,0 +1,236 @@
+//! [`Replay`]: runs captured launches on a device, each from the contents before it, and compares the contents after it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use elinvar_driver::{
+    Binding, Command, Device, Dispatch, Done, Error, Grid, Init, Library, Memory, MemorySlice, Pipeline,
+    Queue, Result, Storage,
+};
+
+use crate::compare::{Difference, compare};
+use crate::format::{Argument, BlobId, GridRecord, Launch};
+use crate::read::Capture;
+
+/// Result of a launch's replay.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It wrote what was captured.
+    Equal,
+    /// It wrote something else: the first difference of each argument that has one.
+    Differs(Vec<Difference>),
+    /// It failed, and had not failed when it was captured.
+    Fails(Error),
+    /// Its submission failed when it was captured, and it fails again.
+    FailsAgain(Error),
+    /// Its submission failed when it was captured, and it does not fail: another launch of the submission may have.
+    FailedBefore(String),
+    /// It cannot run on this device: why.
+    NotRun(Error),
+}
+
+impl Outcome {
+    /// Whether the device did something else than the one that was captured.
+    pub fn is_wrong(&self) -> bool {
+        matches!(self, Self::Differs(_) | Self::Fails(_))
+    }
+}
+
+/// Replays launches on a device.
+pub struct Replay<'a> {
+    capture: &'a Capture,
+    device: Arc<dyn Device>,
+    queue: Arc<dyn Queue>,
+    tolerance: f64,
+    libraries: HashMap<u32, Result<Arc<dyn Library>>>,
+    pipelines: HashMap<u32, Result<Arc<dyn Pipeline>>>,
+}
+
+/// Bytes to which the begin of a memory is aligned, at least.
+const ALIGN: u64 = 256;
+
+impl<'a> Replay<'a> {
+    /// On a device. Floating-point elements may differ by `tolerance` of the larger of both; 0 is for equal bytes.
+    ///
+    /// # Safety
+    /// The kernels in the capture run with the arguments in it, without bounds checks unless they were captured with them. The capture comes from a source that is as
+    /// trusted as the program.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a tolerance that is negative or not finite; those of the device.
+    #[allow(unsafe_code)] // declares an unsafe function
+    pub unsafe fn new(capture: &'a Capture, device: Arc<dyn Device>, tolerance: f64) -> Result<Self> {
+        if !(tolerance >= 0.0 && tolerance.is_finite()) {
+            return Err(Error::invalid(format!("a tolerance of {tolerance}; it is 0 or more")));
+        }
+        let queue = device.queue()?;
+        Ok(Self { capture, device, queue, tolerance, libraries: HashMap::new(), pipelines: HashMap::new() })
+    }
+
+    /// Replays the launch of this number.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is no such launch, or its contents are damaged; `OutOfMemory` if the device has too little.
+    pub fn launch(&mut self, number: usize) -> Result<Outcome> {
+        let count = self.capture.launches.len();
+        let launch = self.capture.launches.get(number);
+        let launch = launch.ok_or_else(|| Error::invalid(format!("launch {number} of {count}")))?;
+        let pipeline = match self.pipeline(launch.kernel) {
+            Ok(pipeline) => pipeline,
+            Err(why) => return Ok(Outcome::NotRun(why)),
+        };
+        if let Err(why) = self.expect_runs(&*pipeline, launch) {
+            return Ok(Outcome::NotRun(why));
+        }
+        let memories = self.memories(launch)?;
+        let slice = |number: u32| {
+            let slice = &launch.slices[number as usize];
+            let (begin, memory) = &memories[slice.memory as usize];
+            MemorySlice { memory: memory.clone(), offset: slice.offset - begin, len: slice.bytes }
+        };
+        let binding = |argument: &Argument| match argument {
+            Argument::Slice(number) => Binding::Memory(slice(*number)),
+            Argument::Bytes(bytes) => Binding::bytes(bytes),
+            Argument::Threadgroup(bytes) => Binding::Threadgroup(*bytes),
+            Argument::Unbound => Binding::Unbound,
+        };
+        let dispatch = Dispatch {
+            pipeline: pipeline.clone(),
+            bindings: launch.arguments.iter().map(binding).collect(),
+            uses: Vec::new(),
+            grid: match &launch.grid {
+                GridRecord::Threads(threads) => Grid::Threads(*threads),
+                GridRecord::Indirect(number) => Grid::Indirect(slice(*number)),
+            },
+            group: launch.group,
+            label: launch.label.clone().map(Arc::new),
+        };
+        let ran = dispatch.prepare().and_then(|()| self.run(dispatch));
+        match (ran, &launch.error) {
+            (Err(error @ Error::Unsupported(_)), _) => Ok(Outcome::NotRun(error)),
+            (Err(error), None) => Ok(Outcome::Fails(error)),
+            (Err(error), Some(_)) => Ok(Outcome::FailsAgain(error)),
+            (Ok(()), Some(error)) => Ok(Outcome::FailedBefore(error.clone())),
+            (Ok(()), None) => self.compare(launch, &*pipeline, slice),
+        }
+    }
+
+    fn pipeline(&mut self, kernel: u32) -> Result<Arc<dyn Pipeline>> {
+        let (source, name, options) = &self.capture.kernels[kernel as usize];
+        let compile = || self.device.compile(&self.capture.sources[*source as usize].source());
+        let library = self.libraries.entry(*source).or_insert_with(compile).clone()?;
+        self.pipelines.entry(kernel).or_insert_with(|| library.pipeline(name, options)).clone()
+    }
+
+    /// Rejects what the device's limits do not allow, and arguments that are not the kernel's, since a file can say anything.
+    fn expect_runs(&self, pipeline: &dyn Pipeline, launch: &Launch) -> Result<()> {
+        let (name, args) = (&pipeline.signature().name, &pipeline.signature().args);
+        let wrong = |why: String| Err(Error::unsupported(format!("kernel `{name}`: {why}")));
+        if args.len() != launch.arguments.len() {
+            return wrong(format!(
+                "{} arguments were captured, it has {}",
+                launch.arguments.len(),
+                args.len()
+            ));
+        }
+        let (most, group) = (pipeline.max_threads_per_threadgroup(), launch.group);
+        if group.volume() == 0 || group.volume() > u128::from(most) {
+            return wrong(format!("threadgroups of {group} threads; at most {most} on this device"));
+        }
+        let limits = &self.device.caps().limits;
+        let dynamic = launch.arguments.iter().map(|argument| match argument {
+            Argument::Threadgroup(bytes) => bytes.checked_next_multiple_of(16).unwrap_or(u64::MAX),
+            _ => 0,
+        });
+        let bytes = dynamic.fold(pipeline.threadgroup_memory(), u64::saturating_add);
+        if bytes > limits.max_threadgroup_memory {
+            let most = limits.max_threadgroup_memory;
+            return wrong(format!("{bytes} bytes of threadgroup memory; at most {most} on this device"));
+        }
+        if pipeline.signature().is_cooperative() {
+            return wrong("it has a grid barrier".into());
+        }
+        Ok(())
+    }
+
+    /// Memory with the contents before the launch, each with the offset at which it begins.
+    fn memories(&self, launch: &Launch) -> Result<Vec<(u64, Arc<dyn Memory>)>> {
+        let mut memories = Vec::new();
+        let count = launch.slices.iter().map(|slice| slice.memory + 1).max().unwrap_or(0);
+        for number in 0..count {
+            let slices = || launch.slices.iter().filter(|slice| slice.memory == number);
+            let begin = slices().map(|slice| slice.offset).min().unwrap_or(0) / ALIGN * ALIGN;
+            let end = slices().map(|slice| slice.offset + slice.bytes).max().unwrap_or(0);
+            let memory = self.device.allocate(end - begin, Storage::Shared, Init::Zeroed)?;
+            for slice in slices() {
+                let contents = self.capture.contents(&slice.before)?;
+                // SAFETY: nobody else has the memory, and the slice is within it.
+                #[allow(unsafe_code)]
+                unsafe { memory.write(slice.offset - begin, &contents) }?;
+            }
+            memories.push((begin, memory));
+        }
+        Ok(memories)
+    }
+
+    /// Runs a launch and waits for its end.
+    fn run(&self, dispatch: Dispatch) -> Result<()> {
+        let (ended, result) = channel();
+        let done = Done::new(move |result| drop(ended.send(result)));
+        self.queue.submit(Arc::new([Command::Dispatch(dispatch)]), done)?;
+        let dropped = |_| Err(Error::DeviceLost("the driver dropped the launch without a result".into()));
+        let result = result.recv().unwrap_or_else(dropped);
+        if result.is_err() {
+            self.queue.acknowledge();
+            if self.device.lost().is_some() {
+                // Later launches have contents of their own.
+                self.device.reset()?;
+            }
+        }
+        result.map(drop)
+    }
+
+    fn compare(
+        &self,
+        launch: &Launch,
+        pipeline: &dyn Pipeline,
+        slice: impl Fn(u32) -> MemorySlice,
+    ) -> Result<Outcome> {
+        let mut differences = Vec::new();
+        for (index, argument) in launch.arguments.iter().enumerate() {
+            let Argument::Slice(number) = argument else { continue };
+            let Some(after) = launch.slices[*number as usize].after else { continue };
+            let MemorySlice { memory, offset, len } = slice(*number);
+            let mut replayed = vec![0; len as usize];
+            // SAFETY: the launch has ended, and the slice is within the memory.
+            #[allow(unsafe_code)]
+            unsafe { memory.read(offset, &mut replayed) }?;
+            if is(&replayed, &after) {
+                continue;
+            }
+            let (captured, arg) = (self.capture.contents(&after)?, &pipeline.signature().args[index]);
+            let size = arg.element_size as usize;
+            let found = compare(&arg.element, size, self.tolerance, &captured, &replayed);
+            differences.extend(found.map(|(element, count, captured, replayed)| Difference {
+                argument: (index, arg.name.clone()),
+                element,
+                count,
+                captured,
+                replayed,
+            }));
+        }
+        Ok(if differences.is_empty() { Outcome::Equal } else { Outcome::Differs(differences) })
+    }
+}
+
+fn is(contents: &[u8], id: &BlobId) -> bool {
+    blake3::hash(contents).as_bytes() == id
+}
+
+impl std::fmt::Debug for Replay<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Replay on {}", self.device.caps().name)
+    }
+}

@@ -16,6 +16,7 @@ mod npy;
 mod output;
 mod pack;
 mod parallel;
+mod progress;
 mod replay;
 mod report;
 mod run;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     if let Some(code) = test::compiler::run() {
         return code;
     }
+    progress::handle_interrupts();
     let done = match Cli::parse_from(arguments()).verb {
         Verb::Devices(verb) => verb.run(),
         Verb::Doctor(verb) => verb.run(),

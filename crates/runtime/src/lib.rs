@@ -99,6 +99,9 @@ pub use observe::meter::{Consumption, Meter};
 pub use observe::metrics::{
     Histogram, METRICS, Metric, MetricFamily, MetricKind, MetricPoint, MetricValue, Metrics,
 };
+pub use observe::profiling::{
+    ProfileCommand, ProfileEvent, ProfileLine, ProfileMetric, ProfileSpan, ProfileSubmission,
+};
 pub use observe::notice::{Notice, PowerPreference};
 pub use observe::trace::{
     ClockSample, DeviceSpan, GraphNode, HostSpan, MemorySample, Origin, Replayed, StepStats, Timeline,

@@ -17,6 +17,7 @@ mod output;
 mod pack;
 mod parallel;
 mod replay;
+mod profile;
 mod report;
 mod run;
 mod select;
@@ -63,6 +64,8 @@ enum Verb {
     Replay(replay::Replay),
     /// Run benchmarks of the runtime, the compilers and whole kernels
     Bench(bench::Bench),
+    /// Run a program that links Elinvar, and write a report of what its devices did
+    Profile(profile::Profile),
     /// Run the tests of a crate that uses Metal, without a Mac
     Test(test::Test),
 }
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Verb::Capture(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
+        Verb::Profile(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };
     match done {

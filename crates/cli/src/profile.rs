@@ -15,7 +15,9 @@ use crate::report::say;
 /// The program runs with the variable ELINVAR_PROFILE, so that it appends what its devices do to a file, of which the report is made. If it crashes or
 /// is killed, the report has what was written until then. Processes that it starts are in the report, too.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  elinvar profile -- ./program --steps 10\n  elinvar profile --out run.html -- ./program")]
+#[command(
+    after_help = "Examples:\n  elinvar profile -- ./program --steps 10\n  elinvar profile --out run.html -- ./program"
+)]
 pub struct Profile {
     /// The report, an HTML file that works offline
     #[arg(long, value_name = "FILE.html", default_value = "profile.html")]
@@ -27,7 +29,8 @@ pub struct Profile {
 
 impl Profile {
     pub fn run(self) -> Result<()> {
-        let machine = |what: &str, error: &dyn std::fmt::Display| Failure::Machine(format!("{what}: {error}"));
+        let machine =
+            |what: &str, error: &dyn std::fmt::Display| Failure::Machine(format!("{what}: {error}"));
         let lines = tempfile::Builder::new().prefix("elinvar-profile-").tempfile();
         let lines = lines.map_err(|error| machine("cannot create a temporary file", &error))?;
         let (name, arguments) = self.program.split_first().ok_or_else(|| Failure::usage("no program"))?;

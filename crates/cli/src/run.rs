@@ -298,7 +298,9 @@ impl Run {
         match output::twice(files.chain(self.trace.as_deref()).chain(self.profile.as_deref())) {
             Some((one, other)) => {
                 let (one, other) = (one.display(), other.display());
-                Err(Failure::usage(format!("--out, --trace, --profile: `{one}` and `{other}` are the same file")))
+                Err(Failure::usage(format!(
+                    "--out, --trace, --profile: `{one}` and `{other}` are the same file"
+                )))
             }
             None => Ok(outputs),
         }

@@ -196,7 +196,8 @@ impl Device<'_> {
             for (part, slices) in ["host", "device"].into_iter().zip(parts) {
                 for (lane, slices) in lanes(slices).into_iter().enumerate() {
                     let lane = if lane == 0 { String::new() } else { format!(" ({})", lane + 1) };
-                    let mut track = Track { name: format!("stream {number}: {part}{lane}"), ..Track::default() };
+                    let mut track =
+                        Track { name: format!("stream {number}: {part}{lane}"), ..Track::default() };
                     slices.into_iter().for_each(|slice| track.add(slice, 0));
                     tracks.push(track);
                 }
@@ -220,7 +221,14 @@ impl Device<'_> {
             metrics: self.metrics.to_vec(),
         };
         if let Some(ProfileEvent::About {
-            name, kind, program, version, compute_units, clock_error_ns, lost, ..
+            name,
+            kind,
+            program,
+            version,
+            compute_units,
+            clock_error_ns,
+            lost,
+            ..
         }) = self.about
         {
             (data.name, data.kind) = (name.clone(), kind.clone());
@@ -293,8 +301,8 @@ fn add(
     }
     let title = texts.place(title(submission));
     let text = match error {
-        Some(error) => format!("{} commands\nerror: {error}", submission.command_count),
-        None => format!("{} commands", submission.command_count),
+        Some(error) => format!("commands: {}\nerror: {error}", submission.command_count),
+        None => format!("commands: {}", submission.command_count),
     };
     let text = texts.place(text);
     let whole = |span, children| Slice {

@@ -13,9 +13,8 @@ use elinvar::{Metrics, ProfileLine, Timeline};
 /// The report of devices of this process, as an HTML page.
 pub fn report(devices: &[(Timeline, Metrics)]) -> String {
     let lines = devices.iter().enumerate();
-    let lines: Vec<ProfileLine> = lines
-        .flat_map(|(at, (timeline, metrics))| ProfileLine::of(at, timeline, metrics))
-        .collect();
+    let lines: Vec<ProfileLine> =
+        lines.flat_map(|(at, (timeline, metrics))| ProfileLine::of(at, timeline, metrics)).collect();
     page(&lines)
 }
 

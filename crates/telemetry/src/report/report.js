@@ -17,7 +17,7 @@
   const scaled = (value, steps) => {
     const [factor, unit] = steps.find(([factor]) => Math.abs(value) >= factor) ?? steps.at(-1);
     const number = value / factor;
-    return `${Number.isInteger(number) ? number : number.toPrecision(4)} ${unit}`;
+    return `${Number(number.toPrecision(4))} ${unit}`;
   };
   const time = (ns) => scaled(ns, [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]);
   const bytes = (count) => scaled(count, [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"], [1, "B"]]);
@@ -332,9 +332,9 @@
   const compiled = (at) => (device) => metric(device, "elinvar.compilation.duration")?.distribution?.[at] ?? null;
   table("devices", data.devices, [
     ["device", (it) => it.name, null, "text"], ["kind", (it) => it.kind, null, "text"], ["program", (it) => it.program, null, "text"],
-    ["process", (it) => it.process], ["compute units", (it) => it.compute_units], ["error of device times", (it) => it.clock_error_ns, time],
-    ["lost events", (it) => it.lost, count], ["compilations", (it) => metric(it, "elinvar.compilation.duration")?.value ?? 0, count],
-    ["compilation, total", compiled(0), orNone(time)], ["median", compiled(1), orNone(time)], ["p99", compiled(2), orNone(time)],
+    ["process", (it) => it.process], ["units", (it) => it.compute_units], ["clock error", (it) => it.clock_error_ns, time],
+    ["lost", (it) => it.lost, count], ["compiled", (it) => metric(it, "elinvar.compilation.duration")?.value ?? 0, count],
+    ["in", compiled(0), orNone(time)], ["median", compiled(1), orNone(time)], ["p99", compiled(2), orNone(time)],
     ["pool hits", (it) => metric(it, "elinvar.memory.allocations", "hit")?.value ?? 0, count],
     ["pool misses", (it) => metric(it, "elinvar.memory.allocations", "miss")?.value ?? 0, count],
   ], "No device did anything.");

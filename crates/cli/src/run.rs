@@ -199,7 +199,7 @@ impl Run {
         }
         if let Some(file) = &self.profile {
             device.trace().stop();
-            output::replace_with(file, &report(&[(device.trace().timeline(), device.metrics())]))?;
+            output::replace_with(file, report(&[(device.trace().timeline(), device.metrics())]))?;
         }
         let lost = device.lost_log_lines();
         if lost > 0 {

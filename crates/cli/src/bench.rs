@@ -28,6 +28,7 @@ use elinvar_msl::Toolchain;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 use crate::report::print_json;
 use crate::select::{Selection, absent};
 use record::Record;
@@ -268,7 +269,10 @@ impl Bench {
         let recorded = self.check.as_ref().map(|path| Record::open(path)).transpose()?;
         let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();
         let (mut outcomes, mut slower) = (Vec::new(), Vec::new());
-        for Case { suite, name, work } in self.cases()? {
+        let cases = self.cases()?;
+        let progress = Progress::new(cases.len());
+        for Case { suite, name, work } in cases {
+            progress.begin(&name);
             let place = self.device.or(usual(suite));
             let known = places.iter().position(|(known, _)| *known == place);
             let known = match known {
@@ -302,7 +306,9 @@ impl Bench {
                 let (device, threads) = (context.device.clone(), context.threads);
                 outcomes.push(Outcome { device, suite, name: name.clone(), threads, measured });
             }
+            progress.end();
         }
+        drop(progress);
         match self.json {
             true => print_json(&json!({ "machine": machine(&outcomes), "results": results(&outcomes) }))?,
             false => table::print(&outcomes)?,

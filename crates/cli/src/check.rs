@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::constant;
 use crate::failure::{Failure, Result};
 use crate::parallel::{in_parallel, processors};
+use crate::progress::Progress;
 use crate::report::print_json;
 use crate::selection::{KernelPattern, is_selected, unmatched};
 use crate::source::{Math, SourceOptions};
@@ -117,8 +118,18 @@ impl Check {
         if let Some(emit) = self.emit {
             return self.emit(emit, &constants);
         }
-        let mut reports: Vec<FileReport> =
-            self.files.iter().map(|file| self.check(file, &constants)).collect();
+        let progress = Progress::new(self.files.len());
+        let mut reports: Vec<FileReport> = self
+            .files
+            .iter()
+            .map(|file| {
+                progress.begin(&file.to_string_lossy());
+                let report = self.check(file, &constants);
+                progress.end();
+                report
+            })
+            .collect();
+        drop(progress);
         self.expect_kernels(&mut reports);
         expect_declared(&constants, &reports)?;
         if self.json {

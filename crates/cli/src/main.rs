@@ -17,6 +17,7 @@ mod output;
 mod pack;
 mod parallel;
 mod profile;
+mod progress;
 mod replay;
 mod report;
 mod run;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
     if let Some(code) = test::compiler::run() {
         return code;
     }
+    progress::handle_interrupts();
     let done = match Cli::parse_from(arguments()).verb {
         Verb::Devices(verb) => verb.run(),
         Verb::Doctor(verb) => verb.run(),

@@ -24,6 +24,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>
     let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let replaces = place.exists();
     let mut file = tempfile::Builder::new().prefix(".elinvar-").permissions(mode).tempfile_in(folder)?;
+    let _part = crate::progress::Part::new(file.path());
     write(file.as_file_mut())?;
     file.flush()?;
     if replaces {

@@ -21,6 +21,7 @@ use crate::constant;
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::parallel::in_parallel;
+use crate::progress::Progress;
 use crate::report::{print_json, say};
 use crate::selection::KernelPattern;
 use crate::source::{Math, SourceOptions};
@@ -108,10 +109,14 @@ impl Pack {
         let mut selected = self.selected()?;
         let mut bundle = Bundle::default();
         let mut report = Report::default();
+        let progress = Progress::new(self.files.len());
         for file in &self.files {
+            progress.begin(&file.to_string_lossy());
             let metallib = metallibs.iter().find(|(of, _)| of == file).map(|(_, bytes)| bytes.as_slice());
             self.pack_file(file, metallib, &mut selected, &mut bundle, &mut report);
+            progress.end();
         }
+        drop(progress);
         report.expect_matched(&selected, self.files.len());
         report.print_missing();
         let name = self.bundle.display();

@@ -2,19 +2,23 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::progress::Progress;
+
 /// Number of processors.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The results for all items, in their order, computed by as many threads as there are processors.
+/// The results for all items, in their order, computed by as many threads as there are processors. Shows progress.
 pub fn in_parallel<I: Copy + Sync, T: Send>(items: &[I], work: impl Fn(I) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
+    let progress = Progress::new(items.len());
     let threads = processors().min(items.len());
     let run = || {
         let mut done = Vec::new();
         while let Some((index, item)) = items.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
             done.push((index, work(*item)));
+            progress.end();
         }
         done
     };

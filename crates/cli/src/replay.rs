@@ -8,6 +8,7 @@ use elinvar::capture::{Capture, Captured, Outcome};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 use crate::report::{print_json, say, visible};
 use crate::select::Selection;
 
@@ -94,8 +95,11 @@ impl Replay {
         let mut replay = unsafe { device.replay(&capture, self.tolerance) }?;
         let launches = capture.launches();
         let (mut counts, mut first, mut listed) = (Counts::default(), None, Vec::new());
+        let progress = Progress::new(launches.len());
         for (number, launch) in launches.iter().enumerate() {
+            progress.begin(&launch.kernel);
             let outcome = replay.launch(number)?;
+            progress.end();
             match &outcome {
                 Outcome::Equal => counts.equal += 1,
                 Outcome::FailsAgain(_) | Outcome::FailedBefore(_) => counts.failed += 1,
@@ -108,14 +112,13 @@ impl Replay {
             if self.json {
                 listed.push(describe(number, launch, &outcome));
             } else if !matches!(outcome, Outcome::Equal) {
-                say(format_args!(
-                    "launch {number}, kernel `{}`{}: {}",
-                    launch.kernel,
-                    label(launch),
-                    text(&outcome)
-                ))?;
+                let (kernel, label) = (&launch.kernel, label(launch));
+                progress.suspend(|| {
+                    say(format_args!("launch {number}, kernel `{kernel}`{label}: {}", text(&outcome)))
+                })?;
             }
         }
+        drop(progress);
         let minimized = match (first, &self.minimize) {
             (Some(first), Some(path)) => {
                 capture.save_one(first, path)?;

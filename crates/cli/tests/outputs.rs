@@ -157,3 +157,77 @@ fn a_capture_replays_and_shows_what_differs() {
     elinvar(&["capture", &path(&folder, "none"), "--", "/nonexistent/program"])
         .expect(1, &["/nonexistent/program"]);
 }
+
+/// On a terminal, which `script` of util-linux emulates, progress is shown; otherwise nothing.
+#[test]
+fn progress_is_shown_on_terminals_only() {
+    let folder = Folder::new();
+    let files: Vec<String> = (0..6)
+        .map(|number| {
+            let text = format!("kernel void k{number}(device uint* x) {{ x[0] = {number}; }}");
+            folder.write(&format!("{number}.metal"), text)
+        })
+        .collect();
+    let words: Vec<&str> = std::iter::once("check").chain(files.iter().map(String::as_str)).collect();
+    let silent = elinvar(&words);
+    silent.expect(0, &[]);
+    assert_eq!(silent.stderr, "");
+    let line = format!("stty cols 100 rows 30; {} {}", env!("CARGO_BIN_EXE_elinvar"), words.join(" "));
+    let Ok(shown) = Command::new("script").args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").output()
+    else {
+        println!("not run: there is no `script`");
+        return;
+    };
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("/6 "), "{shown}");
+    // The bar is gone at the end.
+    assert!(shown.contains("k5") && !shown.trim_end().ends_with("6/6"), "{shown}");
+}
+
+#[test]
+fn an_interrupt_leaves_no_part_of_a_file() {
+    let folder = Folder::new();
+    let (file, out) = (example("vector_add"), path(&folder, "out.npy"));
+    let outs = [format!("out={out}")];
+    // A large result, and an interrupt as soon as its file is there. The program may be faster: then the result is whole.
+    let (count, large) =
+        ("30000000", ["a=f32:30000000:zeros", "b=f32:30000000:ones", "out=f32:30000000:zeros"]);
+    let mut words =
+        vec!["run", &file, "--kernel", "vector_add", "--grid", count, "--device", "cpu", "--out", &outs[0]];
+    large.iter().for_each(|arg| words.extend(["--arg", arg]));
+    words.extend(["--arg", "n=30000000u32"]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_elinvar")).args(&words).spawn().expect("it runs");
+    let parts = || std::fs::read_dir(folder.path()).expect("a folder").count();
+    while parts() == 0 && child.try_wait().expect("a child").is_none() {
+        std::thread::yield_now();
+    }
+    let id = rustix::process::Pid::from_child(&child);
+    let _gone = rustix::process::kill_process(id, rustix::process::Signal::INT);
+    let code = child.wait().expect("a child").code();
+    let names: Vec<String> = std::fs::read_dir(folder.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    match code {
+        Some(130) => assert!(names.is_empty() || names == ["out.npy"], "{names:?}"),
+        other => assert_eq!((other, names), (Some(0), vec!["out.npy".to_owned()])),
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_kernel_that_does_not() {
+    let folder = Folder::new();
+    let file = folder.write("endless.metal", "kernel void endless(device atomic_uint* x) { while (atomic_load_explicit(x, memory_order_relaxed) == 0) {} }");
+    let file = {
+        let text = std::fs::read_to_string(&file).expect("written");
+        folder.write("endless.metal", format!("#include <metal_stdlib>\nusing namespace metal;\n{text}"))
+    };
+    let words =
+        ["run", &file, "--kernel", "endless", "--grid", "1", "--arg", "x=u32:1:zeros", "--device", "cpu"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_elinvar")).args(words).spawn().expect("it runs");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(child.try_wait().expect("a child").is_none(), "it has ended by itself");
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
+    assert_eq!(child.wait().expect("a child").code(), Some(130));
+}

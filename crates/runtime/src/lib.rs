@@ -93,6 +93,7 @@ pub use memory::pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
 pub use memory::slice::{BufferSlice, BufferSliceMut};
 pub use observe::alerts::{Alert, AlertChange, AlertKind, AlertOptions, Alerts};
 pub use observe::capture::Capture;
+pub use observe::failures::FailurePattern;
 pub use observe::health::{Component, Finding, Health, Status};
 pub use observe::log::LogSubscription;
 pub use observe::meter::{Consumption, Meter};

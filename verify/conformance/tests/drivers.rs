@@ -4,7 +4,9 @@
 //! a second test, `…::is_unsupported`, runs it and fails unless the device gives that reason. `suite::unsupported` counts and lists
 //! these cases. A case that is unsupported and not listed fails.
 
-use std::sync::{LazyLock, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use elinvar::driver::primitive::{DataType, PrimitiveKind};
 use elinvar::{Device, DeviceKind, IsolatedOptions};
@@ -319,7 +321,32 @@ fn main() {
         }
     }
     trials.push(Trial::test("suite::unsupported", move || lists(&list)));
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    print_slowest();
+    conclusion.exit();
+}
+
+/// Times of cases that have run.
+static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+/// Prints so many of the slowest cases as `ELINVAR_SLOWEST` says, and the sums of the slowest chapters.
+fn print_slowest() {
+    let Some(count) = std::env::var("ELINVAR_SLOWEST").ok().and_then(|count| count.parse().ok()) else {
+        return;
+    };
+    let mut times = std::mem::take(&mut *TIMES.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut chapters: BTreeMap<String, Duration> = BTreeMap::new();
+    for (took, name) in &times {
+        let chapter = name.rsplit_once("::").map_or(&**name, |(chapter, _)| chapter);
+        *chapters.entry(chapter.to_owned()).or_default() += *took;
+    }
+    let mut chapters: Vec<(Duration, String)> =
+        chapters.into_iter().map(|(name, took)| (took, name)).collect();
+    for list in [&mut times, &mut chapters] {
+        list.sort_by(|a, b| b.cmp(a));
+        list.iter().take(count).for_each(|(took, name)| println!("{:8.2} s  {name}", took.as_secs_f64()));
+        println!();
+    }
 }
 
 fn toy() -> Device {
@@ -345,8 +372,9 @@ fn case_trials(
     // Calls of CUDA that wait for the device, such as loading a module, wait for a resident kernel as well, and hold up those of its own case.
     let is_alone = kind == "cuda" && case.name.starts_with("resident::");
     let Some(reason) = reason else {
+        let full = name.clone();
         let run = move || {
-            let mut skipped = None;
+            let (mut skipped, begun) = (None, Instant::now());
             counted(is_alone, || match case.run(&device())? {
                 // Others may use the memory that this case needs: it is ignored, with the reason.
                 Outcome::Unsupported(text) if text.contains(SHORT) => {
@@ -355,6 +383,7 @@ fn case_trials(
                 }
                 outcome => computed(Ok(outcome)),
             })?;
+            TIMES.lock().unwrap_or_else(PoisonError::into_inner).push((begun.elapsed(), full.clone()));
             Ok(skipped.map_or(Completion::Completed, Completion::ignored_with))
         };
         return vec![Trial::ignorable_test(name, run)];

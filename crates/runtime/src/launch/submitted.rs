@@ -71,6 +71,9 @@ impl OnCompleted for Submitted {
         let Some(Pending { promise, registration, notes, span, device, held }) = self.take() else { return };
         let traced = notes.map(|notes| (notes, Notes::now(), result.clone().map_err(Box::new)));
         device.recovery().vitals.submission(result.as_ref().err());
+        if let Err(error) = &result {
+            device.recovery().vitals.failures.add(&held.commands, error);
+        }
         device.counters().submission(&held.commands, &result);
         event::ended(span, &device, &held.commands, &result);
         drop(registration);

@@ -14,6 +14,7 @@ use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Command, Error, Pipeline, Thermal, Timing};
 
 use crate::identity::identity;
+use crate::observe::failures::Failures;
 use crate::recovery::{BreakerState, FaultClass};
 use crate::{Alert, AlertKind, Device, Pressure};
 
@@ -102,6 +103,7 @@ pub(crate) struct Vitals {
     pub(crate) compiler: Ends,
     /// Alerts that are raised; `None` if nobody judges.
     pub(crate) alerts: Mutex<Option<Vec<Alert>>>,
+    pub(crate) failures: Failures,
     latencies: Mutex<HashMap<(usize, u128), Latency>>,
 }
 

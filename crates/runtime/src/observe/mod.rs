@@ -3,6 +3,7 @@
 pub(crate) mod alerts;
 pub(crate) mod capture;
 pub(crate) mod event;
+pub(crate) mod failures;
 pub(crate) mod hardware;
 pub(crate) mod health;
 pub(crate) mod log;

@@ -47,6 +47,20 @@ impl FaultClass {
         }
     }
 
+    /// The class of this name ([`FaultClass::name`]).
+    pub(crate) fn named(name: &str) -> Self {
+        let all = [
+            Self::Transient,
+            Self::OutOfMemory,
+            Self::DeviceLost,
+            Self::KernelFault,
+            Self::Refused,
+            Self::Cancelled,
+            Self::EarlierWork,
+        ];
+        all.into_iter().find(|class| class.name() == name).unwrap_or(Self::WrongCall)
+    }
+
     /// The class of an error.
     pub fn of(error: &Error) -> Self {
         match error {

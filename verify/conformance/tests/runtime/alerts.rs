@@ -139,3 +139,30 @@ fn wrong_options_a_second_guard_and_a_callback_that_panics() {
     drop(first);
     drop(bench.device.alerts(&options(), |_| {}).unwrap());
 }
+
+#[test]
+fn failures_are_grouped_by_what_they_have_in_common() {
+    let bench = Bench::new();
+    let fail = bench.fail();
+    let mut x = bench.device.buffer::<u32>(1000).unwrap();
+    for threads in [10, 1000, 100] {
+        assert!(launch(&fail, &bench.stream, Grid::threads(threads), (&mut x,)).unwrap().wait().is_err());
+        // A consequence.
+        assert!(bench.stream.fill(&mut x, 1).unwrap().wait().is_err());
+        bench.stream.acknowledge();
+    }
+    for code in 0..2 {
+        bench.sim.fail_next(Op::Execute, Error::Environment(format!("bus error {code}")));
+        assert!(bench.stream.fill(&mut x, 1).unwrap().wait().is_err());
+        bench.stream.acknowledge();
+    }
+    let [faults, bus] = &bench.device.failures()[..] else { panic!("{:?}", bench.device.failures()) };
+    assert_eq!((faults.count, faults.kernel.as_deref(), faults.threads), (3, Some("fail"), Some([10, 1000])));
+    assert_eq!((&*faults.message, faults.class.name()), ("kernel `fail`: index # of `data`", "kernel_fault"));
+    assert_eq!((bus.count, &bus.kernel, bus.threads, &*bus.message), (2, &None, None, "bus error #"));
+    assert!(faults.first < faults.last && faults.last <= bus.first);
+    // On a slow machine they may be more than a second apart.
+    if bus.last.duration_since(faults.first).unwrap() < Duration::from_secs(1) {
+        assert_eq!((&*faults.together, &*bus.together), (&[1][..], &[0][..]));
+    }
+}

@@ -25,6 +25,8 @@ pub use report::{NotAProfile, report, report_of_lines};
 mod pages {
     #[doc = include_str!("../../../docs/telemetry.md")]
     mod telemetry {}
+    #[doc = include_str!("../../../docs/report.md")]
+    mod report {}
     #[doc = include_str!("../../../docs/traces.md")]
     mod traces {}
 }

@@ -55,7 +55,8 @@
   // View.
   const canvas = byId("timeline");
   const whole = Math.max(data.end_ns, 1);
-  let [from, to] = [0, whole];
+  const edge = whole / 150;
+  let [from, to] = [-edge, whole + edge];
   const GUTTER = 150, ROW = 22, AXIS = 24;
   const gutter = () => Math.min(GUTTER, canvas.clientWidth * 0.3);
   const span = () => Math.max(canvas.clientWidth - gutter(), 1);
@@ -396,7 +397,7 @@
   });
   canvas.addEventListener("pointercancel", () => { dragged = null; });
   const keys = {
-    "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), 0: () => view(0, whole),
+    "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), 0: () => view(-edge, whole + edge),
     ArrowLeft: () => view(from - (to - from) / 8, to - (to - from) / 8), ArrowRight: () => view(from + (to - from) / 8, to + (to - from) / 8),
     n: () => step(1), p: () => step(-1), Escape: () => select(null, false),
   };
@@ -408,7 +409,7 @@
   byId("search").addEventListener("keydown", (event) => { if (event.key === "Enter") step(event.shiftKey ? -1 : 1); });
   byId("zoom-in").addEventListener("click", () => zoom(0.6));
   byId("zoom-out").addEventListener("click", () => zoom(1 / 0.6));
-  byId("zoom-all").addEventListener("click", () => view(0, whole));
+  byId("zoom-all").addEventListener("click", () => view(-edge, whole + edge));
   byId("theme").addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; draw(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   addEventListener("resize", draw);

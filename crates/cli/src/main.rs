@@ -16,6 +16,7 @@ mod npy;
 mod output;
 mod pack;
 mod parallel;
+mod profile;
 mod progress;
 mod replay;
 mod report;
@@ -64,6 +65,8 @@ enum Verb {
     Replay(replay::Replay),
     /// Run benchmarks of the runtime, the compilers and whole kernels
     Bench(bench::Bench),
+    /// Run a program that links Elinvar, and write a report of what its devices did
+    Profile(profile::Profile),
     /// Run the tests of a crate that uses Metal, without a Mac
     Test(test::Test),
 }
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Verb::Capture(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
+        Verb::Profile(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };
     match done {

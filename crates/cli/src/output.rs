@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::failure::{Failure, Result};
+
 /// Replace a file: write a temporary file next to it, sync, rename. Symbolic links are followed and the mode is preserved.
 /// Anything but a regular file, such as a pipe, is written directly.
 ///
@@ -31,6 +33,12 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>
     file.as_file().sync_all()?;
     file.persist(&place).map_err(|error| error.error)?;
     Ok(())
+}
+
+/// As [`replace`], with a content.
+pub fn replace_with(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    let written = replace(path, |file| file.write_all(content.as_ref()));
+    written.map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Two paths that name the same file, if any do.

@@ -1,6 +1,5 @@
 //! `elinvar run`: launches one kernel with arguments from files, fills and numbers; prints or writes its results.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use elinvar::{
     KernelOptions, Library, MathMode, Signature, Stream,
 };
 use elinvar_driver::similar_names;
-use elinvar_telemetry::{chrome, perfetto};
+use elinvar_telemetry::{chrome, perfetto, report};
 use serde::Serialize;
 
 use crate::bench::energy;
@@ -109,6 +108,9 @@ pub struct Run {
     /// It is written also if the kernel fails
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Write a report of the launches, an HTML file that works offline. It is written also if the kernel fails
+    #[arg(long, value_name = "FILE.html")]
+    profile: Option<PathBuf>,
     /// Print JSON; infinities and NaN become null
     #[arg(long)]
     json: bool,
@@ -188,12 +190,16 @@ impl Run {
             kernel = Runnable::of(&library, &self.kernel, options, true)?;
         }
         let outputs = self.outputs(&kernel, &bound)?;
-        if self.trace.is_some() {
+        if self.trace.is_some() || self.profile.is_some() {
             device.trace().start(TRACED * self.repeat as usize);
         }
         let times = self.dispatch(&device, &kernel, &bound);
         if let Some(file) = &self.trace {
             write_trace(&device, file)?;
+        }
+        if let Some(file) = &self.profile {
+            device.trace().stop();
+            output::replace_with(file, report(&[(device.trace().timeline(), device.metrics())]))?;
         }
         let lost = device.lost_log_lines();
         if lost > 0 {
@@ -289,10 +295,12 @@ impl Run {
         };
         let outputs = self.out.iter().map(output).collect::<Result<Vec<Output>>>()?;
         let files = outputs.iter().filter_map(|(_, _, file)| file.as_deref());
-        match output::twice(files.chain(self.trace.as_deref())) {
+        match output::twice(files.chain(self.trace.as_deref()).chain(self.profile.as_deref())) {
             Some((one, other)) => {
                 let (one, other) = (one.display(), other.display());
-                Err(Failure::usage(format!("--out, --trace: `{one}` and `{other}` are the same file")))
+                Err(Failure::usage(format!(
+                    "--out, --trace, --profile: `{one}` and `{other}` are the same file"
+                )))
             }
             None => Ok(outputs),
         }
@@ -332,6 +340,9 @@ impl Run {
         if let Some(file) = &self.trace {
             say(format_args!("trace written to {}", file.display()))?;
         }
+        if let Some(file) = &self.profile {
+            say(format_args!("report written to {}", file.display()))?;
+        }
         for (summary, (_, name, file)) in report.outputs.iter().zip(outputs) {
             match file {
                 Some(file) => say(format_args!("{name} written to {}", file.display()))?,
@@ -350,8 +361,7 @@ fn write_trace(device: &Device, file: &Path) -> Result<()> {
         Some(json) if json.eq_ignore_ascii_case("json") => chrome::to_json(&timelines).into_bytes(),
         _ => perfetto::encode(&timelines),
     };
-    let written = output::replace(file, |to| to.write_all(&content));
-    written.map_err(|error| Failure::Machine(format!("cannot write {}: {error}", file.display())))
+    output::replace_with(file, &content)
 }
 
 /// A kernel, with or without bounds checks.

@@ -117,6 +117,56 @@ fn a_trace_is_written_if_the_kernel_fails() {
     elinvar(&[&words[..], &args, &["--out", &out]].concat()).expect(2, &["are the same file"]);
 }
 
+/// The data of a report.
+fn report_data(page: &str) -> serde_json::Value {
+    let page = std::fs::read_to_string(page).expect("written");
+    let data = page.split_once(r#"id="data">"#).and_then(|(_, rest)| rest.split_once("</script>"));
+    serde_json::from_str(data.expect("data").0).expect("JSON")
+}
+
+#[test]
+fn reports_have_the_launches_of_a_run_and_of_a_program() {
+    let folder = Folder::new();
+    let (file, page) = (example("vector_add"), path(&folder, "report.html"));
+    let mut run = words(&file, COUNT, &[]);
+    run.extend(["--repeat", "7"]);
+    elinvar(&[&run[..], &["--profile", &page]].concat()).expect(0, &[]);
+    let kernel = report_data(&page)["kernels"][0].clone();
+    assert!(kernel["name"] == "vector_add" && kernel["launches"] == 7 && kernel["measured"] == 7, "{kernel}");
+
+    let program = [&["profile", "--out", &page, "--", env!("CARGO_BIN_EXE_elinvar")], &run[..]].concat();
+    elinvar(&program).expect(0, &[]);
+    let data = report_data(&page);
+    let kernel = &data["kernels"][0];
+    assert!(kernel["name"] == "vector_add" && kernel["launches"] == 7, "{kernel}");
+    assert!(
+        data["devices"][0]["program"] == "elinvar" && data["failures"] == serde_json::json!([]),
+        "{data}"
+    );
+    // One that uses no device.
+    let idle = ["profile", "--out", &page, "--", env!("CARGO_BIN_EXE_elinvar"), "--version"];
+    elinvar(&idle).expect(3, &["did nothing on a device"]);
+}
+
+#[test]
+fn a_report_of_a_kernel_that_fails_has_the_error() {
+    let folder = Folder::new();
+    let (file, page) = (example("scale"), path(&folder, "report.html"));
+    let run = ["run", &file, "--kernel", "scale", "--grid", "9", "--device", "cpu", "--checked"];
+    let args = ["--arg", "in=f32:8:ramp", "--arg", "out=f32:8:zeros", "--arg", "factor=2f32"];
+    let has_error = |page: &str| {
+        let failures = report_data(page)["failures"].clone();
+        let text = failures[0]["text"].as_str().map(str::to_owned).unwrap_or_default();
+        assert!(text.contains("read of element 8"), "{failures}");
+        std::fs::remove_file(page).expect("removed");
+    };
+    elinvar(&[&run[..], &args, &["--profile", &page]].concat()).expect(1, &["read of element 8"]);
+    has_error(&page);
+    let program = [&["profile", "--out", &page, "--", env!("CARGO_BIN_EXE_elinvar")], &run[..], &args];
+    elinvar(&program.concat()).expect(0, &["read of element 8"]);
+    has_error(&page);
+}
+
 #[test]
 fn a_capture_replays_and_shows_what_differs() {
     let folder = Folder::new();

@@ -101,6 +101,9 @@ pub use observe::metrics::{
     Histogram, METRICS, Metric, MetricFamily, MetricKind, MetricPoint, MetricValue, Metrics,
 };
 pub use observe::notice::{Notice, PowerPreference};
+pub use observe::profiling::{
+    ProfileCommand, ProfileEvent, ProfileLine, ProfileMetric, ProfileSpan, ProfileSubmission,
+};
 pub use observe::trace::{
     ClockSample, DeviceSpan, GraphNode, HostSpan, MemorySample, Origin, Replayed, StepStats, Timeline,
     TimelineCommand, TimelineSubmission, Trace, TraceDetail, TraceEvent, TraceStep, TracedCommand,

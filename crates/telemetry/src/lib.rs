@@ -11,18 +11,22 @@ mod otlp;
 pub mod perfetto;
 #[cfg(feature = "prometheus")]
 mod prometheus;
+mod report;
 mod trace;
 
 #[cfg(feature = "otlp")]
 pub use otlp::{MetricsExport, Otlp, OtlpError, OtlpGuard};
 #[cfg(feature = "prometheus")]
 pub use prometheus::PrometheusServer;
+pub use report::{NotAProfile, report, report_of_lines};
 
 /// The pages whose examples are run as tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/telemetry.md")]
     mod telemetry {}
+    #[doc = include_str!("../../../docs/report.md")]
+    mod report {}
     #[doc = include_str!("../../../docs/traces.md")]
     mod traces {}
 }

@@ -10,6 +10,7 @@ use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Driver, PerProcess, Result};
 
 use crate::Device;
+use crate::observe::profiling;
 
 /// The drivers of this build, in order of preference.
 static DRIVERS: PerProcess<Drivers> = PerProcess::new(|| {
@@ -79,10 +80,12 @@ static CAPTURE: PerProcess<Option<Arc<CaptureFile>>> = PerProcess::new(|| {
 });
 
 fn new(device: Arc<dyn elinvar_driver::Device>) -> Device {
-    match CAPTURE.get() {
+    let device = match CAPTURE.get() {
         Some(file) => Device::new(CapturingDevice::new(device, file.clone())),
         None => Device::new(device),
-    }
+    };
+    profiling::file::add(&device);
+    device
 }
 
 #[cfg(test)]

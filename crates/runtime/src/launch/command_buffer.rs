@@ -20,7 +20,7 @@ use crate::launch::submitted::{Held, Pending, Submitted};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Storages, Usage, Usages, Who, commit};
 use crate::observe::event;
-use crate::observe::trace::{Launch, LaunchTimes, Layout, Noted, Notes, Replayed, TraceStep};
+use crate::observe::trace::{Launch, LaunchTimes, Layout, Noted, Notes, Replayed, TraceStep, bound_bytes};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
 use crate::sync::dependencies::{self, EventOp};
@@ -238,7 +238,11 @@ impl CommandBuffer {
         match recorded {
             Ok(Some((arguments, threads, group))) => {
                 (times[3], self.has_traced_work) = (Notes::now(), true);
-                let launch = Launch { kernel: pipeline, label, arguments, threads, group };
+                let bytes = match self.list.commands.last() {
+                    Some(Command::Dispatch(dispatch)) => bound_bytes(dispatch),
+                    _ => 0,
+                };
+                let launch = Launch { kernel: pipeline, label, arguments, threads, group, bytes };
                 self.traced.push(notes.launch(times, launch));
                 Ok(())
             }

@@ -10,6 +10,7 @@ pub(crate) mod log;
 pub(crate) mod meter;
 pub(crate) mod metrics;
 pub(crate) mod notice;
+pub(crate) mod profiling;
 pub(crate) mod thermal;
 pub(crate) mod trace;
 pub(crate) mod watch;

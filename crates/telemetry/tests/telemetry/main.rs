@@ -2,11 +2,14 @@
 //!
 //! Those with real collectors need `prometheus`, `promtool` and `rotel-agent` in the folder `ELINVAR_COLLECTORS`, where `scripts/setup.sh numpy` puts them. If that is
 //! not set they are ignored and the reason is printed; with `ELINVAR_REQUIRE_COLLECTORS=1`, which `make test` sets on Debian, they fail.
+//!
+//! Those with a browser need a Chromium, which `ELINVAR_CHROMIUM` names. If that is not set they are ignored and the reason is printed.
 
 mod events;
 mod http;
 mod otlp;
 mod prometheus;
+mod report;
 mod support;
 
 use std::path::PathBuf;
@@ -15,7 +18,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// A test, given the folder of the collectors.
+/// A test, given the folder of the collectors, or the browser.
 type Case = fn(&std::path::Path);
 
 const CASES: &[(&str, fn())] = &[
@@ -23,6 +26,12 @@ const CASES: &[(&str, fn())] = &[
     ("http::requests_are_answered_by_what_they_accept", http::requests_are_answered_by_what_they_accept),
     ("http::hostile_clients_do_not_stop_the_server", http::hostile_clients_do_not_stop_the_server),
     ("http::a_failing_device_is_not_healthy", http::a_failing_device_is_not_healthy),
+    ("report::a_report_has_what_the_devices_did", report::a_report_has_what_the_devices_did),
+    (
+        "report::figures_of_kernels_and_advice_are_those_of_the_lines",
+        report::figures_of_kernels_and_advice_are_those_of_the_lines,
+    ),
+    ("report::hostile_names_stay_data", report::hostile_names_stay_data),
     ("otlp::metrics_are_the_snapshot", otlp::metrics_are_the_snapshot),
     ("otlp::an_absent_collector_is_no_failure", otlp::an_absent_collector_is_no_failure),
 ];
@@ -31,6 +40,15 @@ const WITH_COLLECTORS: &[(&str, Case)] = &[
     ("prometheus::queries_return_what_the_program_did", prometheus::queries_return_what_the_program_did),
     ("prometheus::promtool_accepts_metrics_and_rules", prometheus::promtool_accepts_metrics_and_rules),
     ("otlp::a_collector_gets_metrics_logs_and_spans", otlp::a_collector_gets_metrics_logs_and_spans),
+];
+
+const WITH_BROWSER: &[(&str, Case)] = &[
+    ("report::a_browser_shows_what_the_devices_did", report::a_browser_shows_what_the_devices_did),
+    ("report::a_browser_shows_hostile_names_and_nothing", report::a_browser_shows_hostile_names_and_nothing),
+    (
+        "report::a_browser_draws_what_is_visible_of_many_slices",
+        report::a_browser_draws_what_is_visible_of_many_slices,
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -55,5 +73,19 @@ fn main() -> ExitCode {
         };
         Trial::test(*name, run).with_ignored_flag(is_ignored)
     });
-    libtest_mimic::run(&Arguments::from_args(), cases.chain(with_collectors).collect()).exit_code()
+    let no_browser = "ELINVAR_CHROMIUM is not set: install Debian's package `chromium` and set ELINVAR_CHROMIUM=/usr/bin/chromium";
+    let browser = std::env::var_os("ELINVAR_CHROMIUM").filter(|name| !name.is_empty()).map(PathBuf::from);
+    if browser.is_none() {
+        println!("cases with a browser are ignored: {no_browser}");
+    }
+    let with_browser = WITH_BROWSER.iter().map(|(name, case)| {
+        let (browser, is_ignored) = (browser.clone(), browser.is_none());
+        let run = move || {
+            case(browser.as_deref().ok_or_else(|| Failed::from(no_browser))?);
+            Ok(())
+        };
+        Trial::test(*name, run).with_ignored_flag(is_ignored)
+    });
+    let all = cases.chain(with_collectors).chain(with_browser).collect();
+    libtest_mimic::run(&Arguments::from_args(), all).exit_code()
 }

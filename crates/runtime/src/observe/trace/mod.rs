@@ -12,7 +12,7 @@ mod noted;
 mod replayed;
 mod timeline;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -26,7 +26,9 @@ use crate::recovery::Decision;
 pub use clock::ClockSample;
 use clock::{Clocks, HOST};
 pub(crate) use launch_times::{LaunchTimes, Layout};
+use noted::What;
 pub(crate) use noted::{Launch, Noted, Notes};
+pub(crate) use replayed::bound_bytes;
 pub use replayed::{GraphNode, Origin, Replayed, TracedCommand, TracedWork};
 pub use timeline::{DeviceSpan, HostSpan, MemorySample, Timeline, TimelineCommand, TimelineSubmission};
 
@@ -227,6 +229,32 @@ struct Ring {
     clocks: Clocks,
 }
 
+/// What of a submission is in the trace. Its events up to the commit are appended together.
+#[derive(Default)]
+struct Seen {
+    begin: bool,
+    commit: bool,
+    end: bool,
+}
+
+impl Seen {
+    fn add(&mut self, noted: &Noted) {
+        match noted.what {
+            What::Step(TraceStep::Acquire) => self.begin = true,
+            What::Commit { .. } => self.commit = true,
+            What::Ended(..) => self.end = true,
+            // Behind the commit, it is the driver's.
+            What::Step(TraceStep::Refused(_)) => self.end |= self.commit,
+            _ => {}
+        }
+    }
+
+    /// Whether no more events of it follow, apart from decisions. One without a begin is a decision, or its begin was dropped.
+    fn is_over(&self) -> bool {
+        if self.begin { self.end || !self.commit } else { !self.end }
+    }
+}
+
 impl Trace {
     pub(crate) fn new(driver: Arc<dyn elinvar_driver::Device>) -> Self {
         let ring = Ring {
@@ -281,6 +309,30 @@ impl Trace {
             ring.clocks.add(sample);
         }
         Timeline::new(&*self.driver, &ring)
+    }
+
+    /// Removes the submissions that have ended or were rejected, and returns them.
+    pub(crate) fn take_ended(&self) -> Timeline {
+        let sample = Clocks::compare_quickly(|| self.driver.clock_ns());
+        let mut ring = self.ring.lock();
+        if self.detail.load(Ordering::Relaxed) != 0 {
+            ring.clocks.add(sample);
+        }
+        let mut states: HashMap<u64, Seen> = HashMap::new();
+        for noted in &ring.events {
+            states.entry(noted.notes.submission).or_default().add(noted);
+        }
+        let events = std::mem::take(&mut ring.events);
+        let is_over = |noted: &Noted| states.get(&noted.notes.submission).is_some_and(Seen::is_over);
+        let (over, open): (VecDeque<Noted>, VecDeque<Noted>) = events.into_iter().partition(is_over);
+        ring.events = open;
+        ring.len = ring.events.iter().map(Noted::len).sum();
+        let (start, clocks, lost) = (ring.start, ring.clocks.clone(), ring.lost);
+        drop(ring);
+        Timeline::new(
+            &*self.driver,
+            &Ring { start, capacity: 0, len: over.len(), events: over, lost, clocks },
+        )
     }
 
     /// Number of events that were dropped because the capacity was exceeded.

@@ -108,6 +108,7 @@ pub(crate) struct Launch {
     pub(crate) arguments: u32,
     pub(crate) threads: Option<Dim3>,
     pub(crate) group: Dim3,
+    pub(crate) bytes: u64,
 }
 
 impl Noted {
@@ -153,7 +154,7 @@ impl Noted {
                 [Some((self.at, complete)), Some(release), None, None]
             }
             What::Launch(launch, later) => {
-                let Launch { kernel, label, arguments, threads, group } = launch;
+                let Launch { kernel, label, arguments, threads, group, .. } = launch;
                 let [bind, size, dispatch] = later.map(|later| self.at + u64::from(later));
                 [
                     Some((self.at, TraceStep::Encode { kernel: kernel.clone(), label: label.clone() })),

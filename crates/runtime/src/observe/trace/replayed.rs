@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Command, Dim3, Dispatch, Label, Pipeline, PrimitiveKind};
+use elinvar_driver::{Binding, Command, Dim3, Dispatch, Label, Pipeline, PrimitiveKind};
 
 /// Where replayed commands come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub enum TracedWork {
         threads: Option<Dim3>,
         /// Number of threads of a threadgroup.
         group: Dim3,
+        /// Bytes of the memory that is bound: buffers, slices, and memory that is accessed through addresses in argument buffers. A buffer that is bound twice counts twice.
+        bytes: u64,
     },
     /// A launch of a kernel that launches kernels; its time includes theirs.
     LaunchNested {
@@ -110,12 +112,22 @@ pub enum TracedWork {
     Other,
 }
 
+/// Bytes of the memory that a launch binds.
+pub(crate) fn bound_bytes(dispatch: &Dispatch) -> u64 {
+    let bound = dispatch.bindings.iter().filter_map(|binding| match binding {
+        Binding::Memory(slice) => Some(slice.len),
+        Binding::Bytes(_) | Binding::Threadgroup(_) | Binding::Unbound => None,
+    });
+    bound.chain(dispatch.uses.iter().map(|used| used.slice.len)).sum()
+}
+
 impl TracedCommand {
     fn of(command: &Command) -> Self {
         let launch = |dispatch: &Dispatch| TracedWork::Launch {
             kernel: dispatch.pipeline.clone(),
             threads: dispatch.grid.threads(),
             group: dispatch.group,
+            bytes: bound_bytes(dispatch),
         };
         let (work, label) = match command {
             Command::Dispatch(dispatch) => (launch(dispatch), dispatch.label.clone()),

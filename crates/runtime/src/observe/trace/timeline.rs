@@ -235,8 +235,9 @@ impl<'e> Reader<'e> {
         }
         match &noted.what {
             What::Step(step) => self.step(step, at),
-            What::Launch(Launch { kernel, label, threads, group, .. }, _) => {
-                let work = TracedWork::Launch { kernel: kernel.clone(), threads: *threads, group: *group };
+            What::Launch(Launch { kernel, label, threads, group, bytes, .. }, _) => {
+                let (kernel, threads, group, bytes) = (kernel.clone(), *threads, *group, *bytes);
+                let work = TracedWork::Launch { kernel, threads, group, bytes };
                 self.push(work, label.clone(), HostSpan { begin_ns, end_ns: at });
             }
             What::Commit { commands, times, .. } => {

@@ -34,6 +34,9 @@ type Origin = (Weak<dyn Pipeline>, Option<u32>);
 impl Origins {
     fn note(&self, pipeline: &Arc<dyn Pipeline>, kernel: Option<u32>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() == all.capacity() {
+            all.retain(|_, (pipeline, _)| pipeline.strong_count() > 0);
+        }
         all.insert(Arc::as_ptr(pipeline).addr(), (Arc::downgrade(pipeline), kernel));
     }
 

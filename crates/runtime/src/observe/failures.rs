@@ -49,8 +49,8 @@ struct Failure {
     threads: Option<u128>,
 }
 
-/// What failures have in common. `FaultClass` has no order.
-type Key = (&'static str, Option<String>, String);
+/// What failures have in common.
+type Key = (FaultClass, Option<String>, String);
 
 impl Failures {
     /// Records the error of a submission.
@@ -69,11 +69,8 @@ impl Failures {
             }
         };
         let threads = dispatch.and_then(|dispatch| dispatch.grid.threads()).map(|threads| threads.volume());
-        let failure = Failure {
-            at: SystemTime::now(),
-            key: (class.name(), kernel, pattern(&error.to_string())),
-            threads,
-        };
+        let failure =
+            Failure { at: SystemTime::now(), key: (class, kernel, pattern(&error.to_string())), threads };
         let mut failures = self.0.lock();
         if failures.len() >= KEPT {
             failures.pop_front();
@@ -130,7 +127,7 @@ impl Device {
             let threads = || group.iter().filter_map(|failure| failure.threads);
             let times = || group.iter().map(|failure| failure.at);
             FailurePattern {
-                class: FaultClass::named(class),
+                class: *class,
                 kernel: kernel.clone(),
                 message: message.clone(),
                 count: group.len(),

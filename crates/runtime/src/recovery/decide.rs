@@ -11,7 +11,7 @@ use elinvar_driver::Error;
 use super::RecoveryPolicy;
 
 /// Classes of errors, by possible recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FaultClass {
     /// May succeed on retry: a full queue, a timeout, a failure of the environment.
@@ -45,20 +45,6 @@ impl FaultClass {
             Self::EarlierWork => "earlier_work",
             Self::WrongCall => "wrong_call",
         }
-    }
-
-    /// The class of this name ([`FaultClass::name`]).
-    pub(crate) fn named(name: &str) -> Self {
-        let all = [
-            Self::Transient,
-            Self::OutOfMemory,
-            Self::DeviceLost,
-            Self::KernelFault,
-            Self::Refused,
-            Self::Cancelled,
-            Self::EarlierWork,
-        ];
-        all.into_iter().find(|class| class.name() == name).unwrap_or(Self::WrongCall)
     }
 
     /// The class of an error.

@@ -52,9 +52,9 @@ impl Otlp {
     /// # Errors
     /// If the collector's URL cannot be used, or the thread cannot be started.
     pub fn metrics(&self, devices: Vec<Device>) -> Result<MetricsExport, OtlpError> {
-        let text = |value: String| AnyValue { value: Some(any_value::Value::StringValue(value)) };
         let resource = self.resource();
-        let attributes = resource.iter().map(|(key, value)| key_value(key.as_str(), text(value.to_string())));
+        let attributes =
+            resource.iter().map(|(key, value)| key_value(key.as_str(), text(&value.to_string())));
         let mut exporter = Exporter {
             client: Client::new(self.timeout),
             url: self.url("metrics")?,
@@ -233,7 +233,6 @@ fn histogram(
 }
 
 fn attributes(metric: &Metric, index: usize, device: &Metrics, point: &MetricPoint) -> Vec<KeyValue> {
-    let text = |value: &str| AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) };
     let index = AnyValue { value: Some(any_value::Value::IntValue(index as i64)) };
     let of_device = [key_value("device", text(&device.device)), key_value("index", index)];
     let of_point = metric.attributes.iter().zip(&point.attributes);
@@ -242,6 +241,10 @@ fn attributes(metric: &Metric, index: usize, device: &Metrics, point: &MetricPoi
 
 fn key_value(key: &str, value: AnyValue) -> KeyValue {
     KeyValue { key: key.into(), value: Some(value), ..KeyValue::default() }
+}
+
+fn text(value: &str) -> AnyValue {
+    AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) }
 }
 
 fn nanoseconds(time: SystemTime) -> u64 {

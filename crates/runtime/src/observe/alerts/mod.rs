@@ -214,11 +214,12 @@ impl Device {
     ) -> Result<Alerts> {
         self.expect_here("Device::alerts")?;
         options.check()?;
-        let already = self.recovery().vitals.alerts.lock().replace(Vec::new());
-        if let Some(already) = already {
-            *self.recovery().vitals.alerts.lock() = Some(already);
+        let mut active = self.recovery().vitals.alerts.lock();
+        if active.is_some() {
             return Err(Error::invalid("the device has alerts already; drop them first"));
         }
+        *active = Some(Vec::new());
+        drop(active);
         let (end, ended) = channel::<()>();
         let (device, every) = (self.clone(), options.every.max(Duration::from_millis(1)));
         let mut judge = Judge::new(options.clone());

@@ -3,6 +3,7 @@
 //! Results go to standard output, errors to standard error. Exit codes: 0 success, 1 wrong kernel or arguments, 2 usage, 3
 //! device failure.
 
+mod allocations;
 mod annotation;
 mod array;
 mod bench;

@@ -14,7 +14,6 @@ use super::overhead;
 use crate::failure::Result;
 use crate::report::median;
 
-const SIDE: usize = 1024;
 const ROUNDS: usize = 9;
 /// The threadgroup size that programs use without measuring.
 const USUAL: usize = 256;
@@ -26,17 +25,18 @@ struct Product {
     b: Buffer<f32>,
     out: Buffer<f32>,
     expected: Vec<f32>,
+    side: usize,
 }
 
 impl Product {
-    fn new(device: &Device) -> Result<Self> {
+    fn new(device: &Device, side: usize) -> Result<Self> {
         let matrix = |limit: usize| -> Vec<f32> {
-            (0..SIDE * SIDE).map(|i| (i * 7 % 31 % limit) as f32 - (limit / 2) as f32).collect()
+            (0..side * side).map(|i| (i * 7 % 31 % limit) as f32 - (limit / 2) as f32).collect()
         };
         let (a, b) = (matrix(7), matrix(5));
-        let mut expected = vec![0.0_f32; SIDE * SIDE];
-        for (row, sums) in a.chunks(SIDE).zip(expected.chunks_mut(SIDE)) {
-            for (factor, others) in row.iter().zip(b.chunks(SIDE)) {
+        let mut expected = vec![0.0_f32; side * side];
+        for (row, sums) in a.chunks(side).zip(expected.chunks_mut(side)) {
+            for (factor, others) in row.iter().zip(b.chunks(side)) {
                 sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += factor * other);
             }
         }
@@ -44,13 +44,14 @@ impl Product {
             stream: device.stream()?,
             a: device.buffer_with_data(&a)?,
             b: device.buffer_with_data(&b)?,
-            out: device.buffer(SIDE * SIDE)?,
+            out: device.buffer(side * side)?,
             expected,
+            side,
         })
     }
 
     fn plan(&mut self, route: Route) -> Result<Plan> {
-        let shape = [SIDE, SIDE];
+        let shape = [self.side; 2];
         let views = [self.a.tensor(&shape)?, self.b.tensor(&shape)?];
         let mut out = self.out.tensor_mut(&shape)?;
         Ok(Plan::new(MatMul::default(), &[&views[0], &views[1]], &mut [&mut out], route)?)
@@ -63,7 +64,7 @@ impl Product {
 
 /// Time of a product with `Route::Auto`, in milliseconds.
 pub(super) fn matmul(context: &Context) -> Result<f64> {
-    let mut product = Product::new(&context.device)?;
+    let mut product = Product::new(&context.device, 1024)?;
     let plan = product.plan(Route::Auto)?;
     let ns = timed(30, || {
         product.stream.tensor_plan(&plan)?.wait()?;
@@ -75,8 +76,8 @@ pub(super) fn matmul(context: &Context) -> Result<f64> {
 
 /// How many times as fast as a kernel of a few lines the library is.
 #[allow(unsafe_code)] // launches
-pub(super) fn library(context: &Context) -> Result<f64> {
-    let mut product = Product::new(&context.device)?;
+pub(super) fn library(context: &Context, side: usize) -> Result<f64> {
+    let mut product = Product::new(&context.device, side)?;
     let plan = product.plan(Route::Vendor)?;
     let mut times = Vec::new();
     for round in 0..=ROUNDS {
@@ -88,8 +89,8 @@ pub(super) fn library(context: &Context) -> Result<f64> {
     let kernel = compile(&context.device, "matmul.metal", MATMUL)?.kernel("matmul_naive")?;
     let mut others = Vec::new();
     for round in 0..=ROUNDS {
-        let grid = Grid::threads((SIDE, SIDE)).group((32, 8));
-        let args = (&product.a, &product.b, &mut product.out, SIDE as u32);
+        let grid = Grid::threads((side, side)).group((32, 8));
+        let args = (&product.a, &product.b, &mut product.out, side as u32);
         // SAFETY: the matrices have the size that is passed.
         let timing = unsafe { kernel.launch(&product.stream, grid, args) }?.wait()?;
         others.extend((round > 0).then_some(timing.end_ns - timing.start_ns));

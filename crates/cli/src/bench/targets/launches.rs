@@ -22,28 +22,37 @@ const IN_FLIGHT: usize = 32;
 /// Number of arguments of the kernel that is bound.
 const ARGUMENTS: usize = 16;
 
-/// An addition of vectors, checked once.
-#[allow(unsafe_code)] // launches
+/// An addition of 1 Mi floats, in milliseconds.
 pub(super) fn vector_add(context: &Context) -> Result<f64> {
-    const N: usize = 1 << 20;
+    Ok(addition(context, 1 << 20)? as f64 / 1e6)
+}
+
+/// An addition by one threadgroup, in microseconds.
+pub(super) fn launch(context: &Context) -> Result<f64> {
+    Ok(addition(context, GROUP)? as f64 / 1e3)
+}
+
+/// Time of an addition of vectors, whose result is compared.
+#[allow(unsafe_code)] // launches
+fn addition(context: &Context, n: usize) -> Result<u64> {
     let device = &context.device;
     let kernel = compile(device, "vector_add.metal", VECTOR_ADD)?.kernel("vector_add")?;
     let stream = device.stream()?;
-    let a: Vec<f32> = (0..N).map(|i| i as f32).collect();
-    let b: Vec<f32> = (0..N).map(|i| (i % 1000) as f32).collect();
+    let a: Vec<f32> = (0..n).map(|i| i as f32).collect();
+    let b: Vec<f32> = (0..n).map(|i| (i % 1000) as f32).collect();
     let (left, right, mut out) =
-        (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?, device.buffer::<f32>(N)?);
+        (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?, device.buffer::<f32>(n)?);
     let ns = timed(TIMES, || {
-        // SAFETY: each buffer has `N` elements, the size passed to the kernel.
+        // SAFETY: each buffer has `n` elements, the size passed to the kernel.
         unsafe {
-            kernel.launch(&stream, Grid::threads(N).group(GROUP), (&left, &right, &mut out, N as u32))
+            kernel.launch(&stream, Grid::threads(n).group(GROUP), (&left, &right, &mut out, n as u32))
         }?
         .wait()?;
         Ok(())
     })?;
     let sums: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
     compare("vector_add", &out.to_vec()?, &sums)?;
-    Ok(ns as f64 / 1e6)
+    Ok(ns)
 }
 
 /// A kernel that writes its only element.
@@ -140,8 +149,9 @@ pub(super) fn binding(context: &Context) -> Result<f64> {
     Ok((many as f64 - single as f64) / (EACH * (ARGUMENTS - 1)) as f64)
 }
 
-/// Number of jobs of the mixed load, and of streams.
+/// Numbers of jobs of the mixed load, of their kinds, and of streams.
 const JOBS: usize = 120;
+const KINDS: usize = 3;
 const STREAMS: usize = 6;
 /// Elements of an upload, and of a copy.
 const PART: usize = 64 << 10;
@@ -166,7 +176,7 @@ enum Job {
 
 impl Job {
     fn new(device: &Device, number: usize) -> Result<Self> {
-        Ok(match number % 3 {
+        Ok(match number % KINDS {
             0 => Self::Data {
                 input: (0..PART).map(|i| (i + number) as f32).collect(),
                 on_device: device.buffer(PART)?,
@@ -252,7 +262,7 @@ pub(super) fn mixed_load(context: &Context) -> Result<f64> {
             let start = Instant::now();
             let mut pending = Vec::with_capacity(JOBS);
             for (number, job) in jobs.iter_mut().enumerate() {
-                let stream = &streams[if waits { 0 } else { number % STREAMS }];
+                let stream = &streams[if waits { 0 } else { number / KINDS % STREAMS }];
                 pending.push(mixed.submit(stream, job, waits)?);
             }
             for (pending, job) in pending.into_iter().zip(&jobs) {

@@ -6,6 +6,7 @@ use elinvar::{Buffer, Device, DeviceKind, Error, Grid, HostAccess, PoolLimits, S
 
 use super::super::carried::compile;
 use super::super::checks::VECTOR_ADD;
+use super::super::runtime::timed;
 use super::super::{Context, cuda};
 use super::overhead;
 use crate::failure::Result;
@@ -19,6 +20,20 @@ const SIZES: std::ops::Range<u32> = 12..22;
 /// Bytes of a transfer.
 const TRANSFER: usize = 64 << 20;
 const ROUNDS: usize = 15;
+
+/// Allocation and release of 1 MiB from the pool, in milliseconds.
+#[allow(unsafe_code)] // uninitialized memory
+pub(super) fn allocation(context: &Context) -> Result<f64> {
+    const EACH: usize = 100;
+    let ns = timed(200, || {
+        for _ in 0..EACH {
+            // SAFETY: the memory is not read.
+            drop(unsafe { context.device.buffer_uninit::<u8>(1 << 20, HostAccess::ReadWrite) }?);
+        }
+        Ok(())
+    })?;
+    Ok(ns as f64 / EACH as f64 / 1e6)
+}
 
 /// Share of allocations of random sizes that the pool serves, in percent.
 #[allow(unsafe_code)] // uninitialized memory

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use elinvar::Error;
 
-use super::{Context, compile, first, launch, runtime};
+use super::{Context, compile, first, runtime};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 
@@ -72,7 +72,7 @@ impl Unit {
     }
 }
 
-const TARGETS: [Target; 28] = [
+const TARGETS: [Target; 29] = [
     Target {
         name: "vector_add_1m",
         goal: Goal::AtMost(0.15),
@@ -92,7 +92,7 @@ const TARGETS: [Target; 28] = [
         goal: Goal::AtMost(0.05),
         unit: Unit::Milliseconds,
         how: "allocation and release of a buffer of 1 MiB, from the pool, without zeroing",
-        measure: |context| nanoseconds(runtime::alloc_pooled(context), 1e6),
+        measure: memory::allocation,
     },
     Target {
         name: "pool_hits",
@@ -131,10 +131,10 @@ const TARGETS: [Target; 28] = [
     },
     Target {
         name: "launch",
-        goal: Goal::AtMost(20.0),
+        goal: Goal::AtMost(100.0),
         unit: Unit::Microseconds,
-        how: "vector_add of one threadgroup, from the launch to the end of the wait",
-        measure: |context| nanoseconds(launch::one_group(context), 1e3),
+        how: "vector_add of one threadgroup, from the launch to the end of the wait; promised are 20 to 100 us",
+        measure: launches::launch,
     },
     Target {
         name: "batching",
@@ -186,11 +186,18 @@ const TARGETS: [Target; 28] = [
         measure: kernels::threadgroup_size,
     },
     Target {
-        name: "vendor_library",
+        name: "vendor_library_1024",
         goal: Goal::AtLeast(10.0),
         unit: Unit::Times,
         how: "product of 1024 x 1024 floats by the library (Route::Vendor), against the kernel matmul_naive, on the device's clock",
-        measure: kernels::library,
+        measure: |context| kernels::library(context, 1024),
+    },
+    Target {
+        name: "vendor_library_2048",
+        goal: Goal::AtLeast(10.0),
+        unit: Unit::Times,
+        how: "the same of 2048 x 2048 floats",
+        measure: |context| kernels::library(context, 2048),
     },
     Target {
         name: "upload_overhead",
@@ -245,8 +252,8 @@ const TARGETS: [Target; 28] = [
         name: "first_launch",
         goal: Goal::None,
         unit: Unit::Times,
-        how: "speed of the first launch of a prepared kernel in a process, against the hundredth; medians of 20 processes",
-        measure: |context| speedup_against(first::prepared(context), "hundredth"),
+        how: "speed of the first launch of a prepared kernel in a process, against the hundredth; medians of 4 processes",
+        measure: |context| speedup_against(first::prepared_in(context, 4), "hundredth"),
     },
     Target {
         name: "monitoring",

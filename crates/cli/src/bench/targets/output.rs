@@ -96,14 +96,14 @@ pub(super) fn write_table(path: &Path, context: &Context, rows: &[Row]) -> Resul
         _ => String::new(),
     };
     let mut text = format!(
-        "{}{workers}.\n\n| figure | target | measured | range | |\n|---|---|---|---|---|\n",
+        "{}{workers}.\n\n| figure | target | measured | range | | how |\n|---|---|---|---|---|---|\n",
         machine_name(device)
     );
     for row in rows {
         let [name, goal, measured, range, verdict] = cells(row);
         let cells = [goal, measured, range, verdict]
             .map(|cell| if cell.is_empty() { cell } else { format!(" {cell}") });
-        text += &format!("| `{name}` |{} |\n", cells.join(" |"));
+        text += &format!("| `{name}` |{} | {} |\n", cells.join(" |"), row.target.how);
     }
     let marks =
         [format!("<!-- elinvar bench targets: {kind} -->"), "<!-- elinvar bench targets: end -->".to_owned()];

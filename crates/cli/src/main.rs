@@ -3,6 +3,7 @@
 //! Results go to standard output, errors to standard error. Exit codes: 0 success, 1 wrong kernel or arguments, 2 usage, 3
 //! device failure.
 
+mod allocations;
 mod annotation;
 mod array;
 mod bench;
@@ -29,6 +30,7 @@ mod stages;
 mod summary;
 mod target;
 mod test;
+mod top;
 mod value;
 
 use std::ffi::OsString;
@@ -67,6 +69,8 @@ enum Verb {
     Bench(bench::Bench),
     /// Run a program that links Elinvar, and write a report of what its devices did
     Profile(profile::Profile),
+    /// Show live what a program does on its devices
+    Top(top::Top),
     /// Run the tests of a crate that uses Metal, without a Mac
     Test(test::Test),
 }
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Verb::Replay(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
+        Verb::Top(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };
     match done {

@@ -55,7 +55,7 @@ pub struct Access {
     pub sectors: Option<u64>,
     /// Transactions of 128 bytes, likewise.
     pub lines: Option<u64>,
-    /// Bytes that the lanes use over bytes that the sectors move, up to 1.
+    /// Bytes that the lanes use over bytes that the sectors move, up to 1. `None` for a broadcast.
     pub efficiency: Option<f64>,
     /// For threadgroup memory, the factor by which bank conflicts lengthen the access; 1 without.
     pub bank_conflicts: Option<f64>,
@@ -222,8 +222,10 @@ impl Access {
         let sectors = traffic::segments(&offsets, self.bytes, SECTOR);
         self.sectors = Some(sectors);
         self.lines = Some(traffic::segments(&offsets, self.bytes, LINE));
-        let used = traffic::distinct_bytes(&offsets, self.bytes);
-        self.efficiency = Some(used as f64 / (sectors * SECTOR) as f64);
+        if self.class != Class::Broadcast {
+            let used = traffic::distinct_bytes(&offsets, self.bytes);
+            self.efficiency = Some(used as f64 / (sectors * SECTOR) as f64);
+        }
     }
 }
 

@@ -11,11 +11,13 @@
 
 mod access;
 mod evaluate;
+mod findings;
 mod forms;
 mod launch;
 mod loops;
 mod operations;
 mod poly;
+mod roofline;
 mod traffic;
 mod trips;
 mod walk;
@@ -23,9 +25,11 @@ mod walk;
 pub use access::{Access, Branch, Class, LoopFacts};
 pub use elinvar_ir::Location;
 pub use evaluate::Launch;
+pub use findings::{Finding, Rule};
 pub use forms::Space;
 pub use launch::{Effort, LaunchTotals, SiteTotals};
 pub use operations::Operations;
+pub use roofline::{Bound, Roofline};
 pub use traffic::{LINE, SECTOR};
 pub use trips::Trips;
 pub use walk::Kind;

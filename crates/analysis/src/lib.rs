@@ -132,6 +132,13 @@ pub fn analyze(module: Arc<Module>, signature: &Signature) -> Result<Analysis> {
     })
 }
 
+impl Analysis {
+    /// The kernel's signature.
+    pub fn signature(&self) -> &Signature {
+        &self.source.signature
+    }
+}
+
 impl Source {
     fn kernel(&self) -> Result<Kernel<'_>> {
         let name = &self.signature.name;

@@ -18,7 +18,6 @@ pub(crate) struct Local {
     /// The name in MSL.
     pub(crate) name: String,
     pub(crate) ty: Ty,
-    pub(crate) mutable: bool,
     pub(crate) space: Space,
     /// A parameter of the kernel that is read by reference from constant memory, or any other that is never spilled.
     pub(crate) stable: bool,

@@ -70,7 +70,10 @@ impl Items {
             return fail(span, format!("unknown struct `{name}`: derive `elinvar::KernelType` for it"));
         };
         if let Some(parameter) = item.generics.params.first() {
-            return fail(parameter.span(), "a struct with parameters has no layout in MSL: write one for each type");
+            return fail(
+                parameter.span(),
+                "a struct with parameters has no layout in MSL: write one for each type",
+            );
         }
         match &item.fields {
             syn::Fields::Named(fields) => Ok(fields

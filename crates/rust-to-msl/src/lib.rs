@@ -25,7 +25,5 @@ pub use emit::Line;
 pub use error::Error;
 pub use items::Items;
 pub use names::free_names;
-pub use translate::{
-    POSITIONS, Parameter, Role, Translation, check, is_parameter_attribute, translate,
-};
+pub use translate::{POSITIONS, Parameter, Role, Translation, check, is_parameter_attribute, translate};
 pub use types::Scalar;

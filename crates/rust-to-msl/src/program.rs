@@ -122,9 +122,16 @@ impl<'a> Program<'a> {
             let field = crate::lower::field_name(&field);
             let text = match &ty {
                 Ty::Array(..) => format!("{};", self.declarator(&ty, &field)?),
-                Ty::Scalar(_) | Ty::Vector(..) | Ty::Struct(_) => format!("{} {field};", self.type_name(&ty)?),
+                Ty::Scalar(_) | Ty::Vector(..) | Ty::Struct(_) => {
+                    format!("{} {field};", self.type_name(&ty)?)
+                }
                 other => {
-                    return fail(span, format!("`{other}` is not a field of a kernel's struct: use numbers, vectors, arrays and structs"));
+                    return fail(
+                        span,
+                        format!(
+                            "`{other}` is not a field of a kernel's struct: use numbers, vectors, arrays and structs"
+                        ),
+                    );
                 }
             };
             lines.push(Line { depth: 1, text, span: Some(span) });
@@ -175,7 +182,8 @@ impl<'a> Program<'a> {
         for field in fields {
             names.push(self.type_name(field)?);
         }
-        let plain: String = names.join("_").chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+        let plain: String =
+            names.join("_").chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
         let name = format!("Tuple_{plain}");
         if self.declared.insert(name.clone()) {
             let fields: Vec<_> = names.iter().enumerate().map(|(at, ty)| format!("{ty} _{at};")).collect();
@@ -192,7 +200,10 @@ impl<'a> Program<'a> {
             return Ok(());
         }
         if crate::reserved::is_reserved(name) {
-            return fail(constant.ident.span(), format!("`{name}` has a meaning in MSL: rename the constant"));
+            return fail(
+                constant.ident.span(),
+                format!("`{name}` has a meaning in MSL: rename the constant"),
+            );
         }
         let mut lower = Lower::new(self.items, BTreeMap::new());
         let ty = lower.ty(&constant.ty)?;
@@ -201,11 +212,17 @@ impl<'a> Program<'a> {
             Err(mut errors) => return Err(errors.remove(0)),
         };
         let Some(tail) = function.body.tail.clone().filter(|_| function.body.statements.is_empty()) else {
-            return fail(constant.expr.span(), "a constant of a kernel is an expression of numbers and constants");
+            return fail(
+                constant.expr.span(),
+                "a constant of a kernel is an expression of numbers and constants",
+            );
         };
         let (code, lines) = Emit::new(self, &function, &table).value(&tail)?;
         if !lines.is_empty() {
-            return fail(constant.expr.span(), "a constant of a kernel is an expression of numbers and constants");
+            return fail(
+                constant.expr.span(),
+                "a constant of a kernel is an expression of numbers and constants",
+            );
         }
         let declarator = self.declarator(&ty, name)?;
         let code = if let Ty::Array(..) = ty { braces(&code) } else { code };
@@ -226,7 +243,10 @@ impl<'a> Program<'a> {
         if self.calling.contains(&instance.function) {
             return fail(
                 span,
-                format!("`{}` calls itself, which devices cannot: use a loop, with an array as the stack", instance.function),
+                format!(
+                    "`{}` calls itself, which devices cannot: use a loop, with an array as the stack",
+                    instance.function
+                ),
             );
         }
         let Some(function) = self.items.functions.get(&instance.function) else {
@@ -261,7 +281,12 @@ impl<'a> Program<'a> {
         let mut locals = Vec::new();
         for ((input, ty), space) in function.sig.inputs.iter().zip(&types).zip(&instance.spaces) {
             let (rust, mutable) = parameter_name(input)?;
-            locals.push(lower.parameter(Local { name: rust, ty: ty.clone(), mutable, space: *space, stable: !mutable }));
+            locals.push(lower.parameter(Local {
+                name: rust,
+                ty: ty.clone(),
+                space: *space,
+                stable: !mutable,
+            }));
         }
         let (function_, table) = match lower.function(&function.block, result.clone()) {
             Ok(lowered) => lowered,
@@ -275,7 +300,10 @@ impl<'a> Program<'a> {
             let space = instance.spaces[index].msl();
             match ty {
                 Ty::Ref { mutable, inner } => {
-                    let constness = if *mutable || matches!(inner.peeled(), Ty::Slice(element) if matches!(**element, Ty::Atomic(_))) || matches!(**inner, Ty::Atomic(_)) {
+                    let constness = if *mutable
+                        || matches!(inner.peeled(), Ty::Slice(element) if matches!(**element, Ty::Atomic(_)))
+                        || matches!(**inner, Ty::Atomic(_))
+                    {
                         ""
                     } else {
                         "const "
@@ -358,7 +386,8 @@ impl<'a> Program<'a> {
             }
             for (integer, scalar) in support::generic(name) {
                 let ty = scalar.msl();
-                support.push(line(format!("inline {ty} {name}({ty} a, {ty} b) {{ return {integer}(a, b); }}")));
+                support
+                    .push(line(format!("inline {ty} {name}({ty} a, {ty} b) {{ return {integer}(a, b); }}")));
             }
         }
         section(&mut lines, support);

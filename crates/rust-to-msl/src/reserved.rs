@@ -33,6 +33,9 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 fn is_vector(name: &str) -> bool {
     let scalar = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == 'x');
     scalar != name
-        && ["float", "half", "bfloat", "int", "uint", "short", "ushort", "char", "uchar", "long", "ulong", "bool"]
-            .contains(&scalar)
+        && [
+            "float", "half", "bfloat", "int", "uint", "short", "ushort", "char", "uchar", "long", "ulong",
+            "bool",
+        ]
+        .contains(&scalar)
 }

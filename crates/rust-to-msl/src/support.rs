@@ -5,9 +5,33 @@ use crate::types::Scalar;
 
 /// The functions by name.
 const NAMES: &[&str] = &[
-    "wrapping_add", "wrapping_sub", "wrapping_mul", "negate", "divide", "remainder", "shift_left", "shift_right", "saturate_to",
-    "fraction", "signum", "clamped", "absolute", "unsigned_absolute", "difference", "rem_euclid", "div_euclid", "div_ceil",
-    "power", "rotate_left", "rotate_right", "count_zeros", "add", "sub", "mul", "div", "rem",
+    "wrapping_add",
+    "wrapping_sub",
+    "wrapping_mul",
+    "negate",
+    "divide",
+    "remainder",
+    "shift_left",
+    "shift_right",
+    "saturate_to",
+    "fraction",
+    "signum",
+    "clamped",
+    "absolute",
+    "unsigned_absolute",
+    "difference",
+    "rem_euclid",
+    "div_euclid",
+    "div_ceil",
+    "power",
+    "rotate_left",
+    "rotate_right",
+    "count_zeros",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "rem",
 ];
 
 /// Whether a support function has this name.
@@ -42,7 +66,9 @@ pub(crate) fn definition(name: &str, scalar: Scalar, lanes: u8) -> String {
         "wrapping_sub" => wrapping("-"),
         "wrapping_mul" => wrapping("*"),
         "negate" if lanes > 1 => {
-            format!("inline {ty} negate({ty} a) {{ return as_type<{ty}>({unsigned}(0) - as_type<{unsigned}>(a)); }}")
+            format!(
+                "inline {ty} negate({ty} a) {{ return as_type<{ty}>({unsigned}(0) - as_type<{unsigned}>(a)); }}"
+            )
         }
         "negate" => format!("inline {ty} negate({ty} a) {{ return {ty}({unsigned}(0) - {unsigned}(a)); }}"),
         // Division by zero is 0; the least number divided by -1 is itself.
@@ -55,7 +81,9 @@ pub(crate) fn definition(name: &str, scalar: Scalar, lanes: u8) -> String {
         "shift_left" => format!(
             "inline {ty} shift_left({ty} a, uint n) {{ return {ty}({unsigned}(a) << (n & {mask}u)); }}"
         ),
-        "shift_right" => format!("inline {ty} shift_right({ty} a, uint n) {{ return {ty}(a >> (n & {mask}u)); }}"),
+        "shift_right" => {
+            format!("inline {ty} shift_right({ty} a, uint n) {{ return {ty}(a >> (n & {mask}u)); }}")
+        }
         "fraction" => format!("inline {ty} fraction({ty} a) {{ return a - trunc(a); }}"),
         "signum" if scalar.is_float() => {
             format!("inline {ty} signum({ty} a) {{ return isnan(a) ? a : copysign({ty}(1), a); }}")
@@ -65,7 +93,9 @@ pub(crate) fn definition(name: &str, scalar: Scalar, lanes: u8) -> String {
             "inline {ty} clamped({ty} a, {ty} low, {ty} high) {{ return a < low ? low : a > high ? high : a; }}"
         ),
         "absolute" => {
-            format!("inline {ty} absolute({ty} a) {{ return a < 0 ? {ty}({unsigned}(0) - {unsigned}(a)) : a; }}")
+            format!(
+                "inline {ty} absolute({ty} a) {{ return a < 0 ? {ty}({unsigned}(0) - {unsigned}(a)) : a; }}"
+            )
         }
         "unsigned_absolute" => format!(
             "inline {same} unsigned_absolute({ty} a) {{ return {same}(a < 0 ? {unsigned}(0) - {unsigned}(a) : {unsigned}(a)); }}"
@@ -134,17 +164,8 @@ pub(crate) fn generic(name: &str) -> Vec<(&'static str, Scalar)> {
         "div" => "divide",
         _ => "remainder",
     };
-    [
-        Scalar::I8,
-        Scalar::I16,
-        Scalar::I32,
-        Scalar::I64,
-        Scalar::U8,
-        Scalar::U16,
-        Scalar::U32,
-        Scalar::U64,
-    ]
-    .into_iter()
-    .map(|scalar| (integer, scalar))
-    .collect()
+    [Scalar::I8, Scalar::I16, Scalar::I32, Scalar::I64, Scalar::U8, Scalar::U16, Scalar::U32, Scalar::U64]
+        .into_iter()
+        .map(|scalar| (integer, scalar))
+        .collect()
 }

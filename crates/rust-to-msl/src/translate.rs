@@ -111,7 +111,10 @@ impl Translation {
             let mut indent = line.depth * 4;
             if let Some((name, number, column)) = place {
                 if next != Some((name.clone(), number)) {
-                    out.push_str(&format!("#line {number} \"{}\"\n", name.replace('\\', "/").replace('"', "")));
+                    out.push_str(&format!(
+                        "#line {number} \"{}\"\n",
+                        name.replace('\\', "/").replace('"', "")
+                    ));
                 }
                 indent = column;
                 next = Some((name, number + 1));
@@ -189,7 +192,10 @@ fn build(kernel: &syn::ItemFn, program: &mut Program<'_>) -> std::result::Result
         && !matches!(ty.as_ref(), syn::Type::Tuple(tuple) if tuple.elems.is_empty())
     {
         let _ = arrow;
-        return Err(one(Error::new(ty.span(), "a kernel returns nothing: write results to a `&mut [T]` argument")));
+        return Err(one(Error::new(
+            ty.span(),
+            "a kernel returns nothing: write results to a `&mut [T]` argument",
+        )));
     }
     let mut generics = BTreeMap::new();
     let (mut type_parameters, mut const_parameters) = (Vec::new(), Vec::new());
@@ -205,7 +211,10 @@ fn build(kernel: &syn::ItemFn, program: &mut Program<'_>) -> std::result::Result
                 let name = parameter.ident.to_string();
                 let scalar = Scalar::named(&parameter.ty.to_token_stream().to_string());
                 let Some(scalar) = scalar.filter(|scalar| !scalar.is_float()) else {
-                    return Err(one(Error::new(parameter.ty.span(), "a const parameter of a kernel is an integer or a `bool`")));
+                    return Err(one(Error::new(
+                        parameter.ty.span(),
+                        "a const parameter of a kernel is an integer or a `bool`",
+                    )));
                 };
                 const_parameters.push((name.clone(), scalar.msl().to_owned()));
                 constants.push((name, Ty::Scalar(scalar)));
@@ -315,11 +324,17 @@ fn build(kernel: &syn::ItemFn, program: &mut Program<'_>) -> std::result::Result
     lines.extend(program.preamble());
     for constant in const_parameters.iter().map(|(name, _)| name) {
         if crate::reserved::is_reserved(constant) {
-            return Err(one(Error::new(kernel.sig.generics.span(), format!("`{constant}` has a meaning in MSL: rename it"))));
+            return Err(one(Error::new(
+                kernel.sig.generics.span(),
+                format!("`{constant}` has a meaning in MSL: rename it"),
+            )));
         }
     }
     if crate::reserved::is_reserved(&name) {
-        return Err(one(Error::new(kernel.sig.ident.span(), format!("`{name}` has a meaning in MSL: rename the kernel"))));
+        return Err(one(Error::new(
+            kernel.sig.ident.span(),
+            format!("`{name}` has a meaning in MSL: rename the kernel"),
+        )));
     }
     let indent = " ".repeat(format!("kernel void {name}(").len());
     let head = format!("kernel void {name}({}) {{", declarations.join(&format!(",\n{indent}")));
@@ -384,14 +399,19 @@ fn parameter(input: &syn::FnArg, lower: &mut Lower<'_>) -> Result<(Parameter, Ty
             match known.as_str() {
                 "threadgroup" => threadgroup_role(&ty, span)?,
                 "function_constant" => match &ty {
-                    Ty::Scalar(scalar) if *scalar != Scalar::Usize && *scalar != Scalar::Isize => Role::Constant,
+                    Ty::Scalar(scalar) if *scalar != Scalar::Usize && *scalar != Scalar::Isize => {
+                        Role::Constant
+                    }
                     _ => return fail(span, "a function constant is a number of 8 to 64 bits or a `bool`"),
                 },
                 position if POSITIONS.contains(&position) => position_role(position, &ty, span)?,
                 _ => {
                     return fail(
                         attribute.span(),
-                        format!("unknown attribute of a kernel's parameter: use {}, threadgroup or function_constant", POSITIONS.join(", ")),
+                        format!(
+                            "unknown attribute of a kernel's parameter: use {}, threadgroup or function_constant",
+                            POSITIONS.join(", ")
+                        ),
                     );
                 }
             }
@@ -403,7 +423,7 @@ fn parameter(input: &syn::FnArg, lower: &mut Lower<'_>) -> Result<(Parameter, Ty
         Role::Threadgroup { .. } => Space::Threadgroup,
         _ => Space::Thread,
     };
-    let local = lower.parameter(Local { name: name.clone(), ty: ty.clone(), mutable, space, stable: !mutable });
+    let local = lower.parameter(Local { name: name.clone(), ty: ty.clone(), space, stable: !mutable });
     Ok((Parameter { name, role, ty: typed.ty.as_ref().clone(), mutable, length: false }, ty, local))
 }
 
@@ -422,13 +442,22 @@ fn plain_role(ty: &Ty, span: Span) -> Result<Role> {
                     }
                     Ty::Scalar(Scalar::Bool) => return fail(span, "buffers have no `bool`: use `u8`"),
                     Ty::Scalar(_) => {}
-                    other => return fail(span, format!("a buffer has no elements of type `{other}`: use numbers, vectors or structs")),
+                    other => {
+                        return fail(
+                            span,
+                            format!(
+                                "a buffer has no elements of type `{other}`: use numbers, vectors or structs"
+                            ),
+                        );
+                    }
                 }
                 Ok(Role::Buffer { mutable: *mutable, atomic })
             }
             other => fail(
                 span,
-                format!("a kernel takes slices (`&[{other}]`, `&mut [{other}]`) and values: `#[threadgroup]` arrays are references too"),
+                format!(
+                    "a kernel takes slices (`&[{other}]`, `&mut [{other}]`) and values: `#[threadgroup]` arrays are references too"
+                ),
             ),
         },
         Ty::Scalar(Scalar::Usize | Scalar::Isize) => fail(
@@ -437,7 +466,10 @@ fn plain_role(ty: &Ty, span: Span) -> Result<Role> {
         ),
         Ty::Scalar(_) | Ty::Vector(..) | Ty::Struct(_) | Ty::Param(_) => Ok(Role::Value),
         Ty::Slice(_) => fail(span, "write a reference: `&[T]` or `&mut [T]`"),
-        other => fail(span, format!("a kernel does not take `{other}`: pass a number, a vector, a struct or a slice")),
+        other => fail(
+            span,
+            format!("a kernel does not take `{other}`: pass a number, a vector, a struct or a slice"),
+        ),
     }
 }
 
@@ -455,7 +487,11 @@ fn threadgroup_role(ty: &Ty, span: Span) -> Result<Role> {
     }
     let atomic = matches!(element, Ty::Atomic(_));
     if atomic == *mutable {
-        let write = if atomic { "atomics are shared: write `&[AtomicU32; 256]`" } else { "threadgroup memory begins without values: write `&mut`" };
+        let write = if atomic {
+            "atomics are shared: write `&[AtomicU32; 256]`"
+        } else {
+            "threadgroup memory begins without values: write `&mut`"
+        };
         return fail(span, write);
     }
     if !matches!(element, Ty::Scalar(_) | Ty::Vector(..) | Ty::Struct(_) | Ty::Atomic(_) | Ty::Param(_)) {

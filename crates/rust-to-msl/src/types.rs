@@ -235,11 +235,6 @@ impl Table {
         ty.clone()
     }
 
-    /// Whether the type is a variable of an integer literal that nothing has bound.
-    pub fn is_integer_literal(&self, ty: &Ty) -> bool {
-        matches!(self.shallow(ty), Ty::Var(index) if self.variables[index].0 == Kind::Integer)
-    }
-
     /// Whether the type is a variable of a float literal that nothing has bound.
     pub fn is_float_literal(&self, ty: &Ty) -> bool {
         matches!(self.shallow(ty), Ty::Var(index) if self.variables[index].0 == Kind::Float)

@@ -44,7 +44,10 @@ pub(crate) fn expr(tree: &Expr, visit: &mut impl FnMut(&Expr)) {
             expr(one, visit);
             expr(other, visit);
         }
-        Kind::Operation { operands, .. } | Kind::Vector(operands) | Kind::Tuple(operands) | Kind::Array(operands) => {
+        Kind::Operation { operands, .. }
+        | Kind::Vector(operands)
+        | Kind::Tuple(operands)
+        | Kind::Array(operands) => {
             operands.iter().for_each(|operand| expr(operand, visit));
         }
         Kind::Call { arguments, .. } => arguments.iter().for_each(|argument| expr(argument, visit)),

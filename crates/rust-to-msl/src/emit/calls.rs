@@ -12,7 +12,9 @@ impl Emit<'_, '_> {
     fn space(&self, expr: &Expr) -> Space {
         match &expr.kind {
             Kind::Local(local) => self.function.locals[*local].space,
-            Kind::Index(base, _) | Kind::Field(base, _) | Kind::Borrow(base) | Kind::Deref(base) => self.space(base),
+            Kind::Index(base, _) | Kind::Field(base, _) | Kind::Borrow(base) | Kind::Deref(base) => {
+                self.space(base)
+            }
             _ => Space::Thread,
         }
     }
@@ -33,7 +35,8 @@ impl Emit<'_, '_> {
             })
             .collect();
         let generics = generics.iter().map(|(name, ty)| (name.clone(), self.table.resolve(ty))).collect();
-        let instance = Instance { function: function.to_owned(), generics, constants: constants.to_vec(), spaces };
+        let instance =
+            Instance { function: function.to_owned(), generics, constants: constants.to_vec(), spaces };
         let callee = self.program.instance(&instance, expr.span)?;
         let arguments_: Vec<&Expr> = arguments.iter().collect();
         let codes = self.operands(&arguments_)?;
@@ -64,7 +67,8 @@ impl Emit<'_, '_> {
                 }
                 _ => {
                     let is_place = matches!(argument.kind, Kind::Local(_)) || is_place(argument);
-                    let in_constant = root(argument).is_some_and(|local| self.program.in_constant(&self.function.locals[local].name));
+                    let in_constant = root(argument)
+                        .is_some_and(|local| self.program.in_constant(&self.function.locals[local].name));
                     if is_place && !in_constant {
                         given.push(code);
                     } else {

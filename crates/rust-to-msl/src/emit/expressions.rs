@@ -29,8 +29,12 @@ impl Emit<'_, '_> {
                 Ok(number(text.replace("$T", &name)))
             }
             Kind::Unary(operator, value) => self.unary(*operator, value),
-            Kind::Binary(Binary::LogicalAnd, left, right) if has_effect(right) => self.lazily(left, right, true),
-            Kind::Binary(Binary::LogicalOr, left, right) if has_effect(right) => self.lazily(left, right, false),
+            Kind::Binary(Binary::LogicalAnd, left, right) if has_effect(right) => {
+                self.lazily(left, right, true)
+            }
+            Kind::Binary(Binary::LogicalOr, left, right) if has_effect(right) => {
+                self.lazily(left, right, false)
+            }
             Kind::Binary(operator, left, right) => {
                 let codes = self.operands(&[left.as_ref(), right.as_ref()])?;
                 self.binary(*operator, (left, &codes[0]), (right, &codes[1]))
@@ -83,8 +87,12 @@ impl Emit<'_, '_> {
                     None => Code::primary(String::new()),
                 };
                 let otherwise = self.expr(otherwise)?;
-                let text =
-                    format!("{} ? {} : {}", condition.within(3), then.within(TERNARY + 1), otherwise.within(TERNARY));
+                let text = format!(
+                    "{} ? {} : {}",
+                    condition.within(3),
+                    then.within(TERNARY + 1),
+                    otherwise.within(TERNARY)
+                );
                 Ok(Code { text, precedence: TERNARY })
             }
             _ => self.by_statements(expr),
@@ -154,7 +162,8 @@ impl Emit<'_, '_> {
         let codes = self.all(operands)?;
         match operation {
             Operation::Function(name) => {
-                let simd_type = name.starts_with("simd_") && operands.first().is_some_and(|one| self.ty(one) == Ty::BOOL);
+                let simd_type =
+                    name.starts_with("simd_") && operands.first().is_some_and(|one| self.ty(one) == Ty::BOOL);
                 let _ = simd_type;
                 let narrow = self.narrow_result(name, expr, operands);
                 let text = format!("{name}({})", join(&codes));
@@ -180,14 +189,17 @@ impl Emit<'_, '_> {
                     // Inside a call's parentheses alone, no others are needed.
                     let inside = format!("({hole})");
                     let comma = format!(", {hole}");
-                    let code = if text.contains(&inside) || text.contains(&comma) && !text.contains(&format!("{hole} ")) {
+                    let code = if text.contains(&inside)
+                        || text.contains(&comma) && !text.contains(&format!("{hole} "))
+                    {
                         code.text.clone()
                     } else {
                         code.within(super::PRIMARY)
                     };
                     out = out.replace(&hole, &code);
                 }
-                let precedence = if text.contains("$0 *") || text.ends_with("/ $0") { 13 } else { super::PRIMARY };
+                let precedence =
+                    if text.contains("$0 *") || text.ends_with("/ $0") { 13 } else { super::PRIMARY };
                 Ok(Code { text: out, precedence })
             }
         }

@@ -17,8 +17,8 @@ use crate::hir::{Block, Expr, Function, Kind, LoopId};
 use crate::program::Program;
 use crate::types::{Table, Ty};
 
-pub use writer::Line;
 pub(crate) use types::integer_text;
+pub use writer::Line;
 use writer::Writer;
 
 /// An expression of MSL and how tightly its outermost operator binds.
@@ -78,7 +78,16 @@ pub(crate) struct Emit<'a, 'p> {
 impl<'a, 'p> Emit<'a, 'p> {
     pub(crate) fn new(program: &'p mut Program<'a>, function: &'p Function, table: &'p Table) -> Self {
         let names = function.locals.iter().map(|local| local.name.clone()).collect();
-        Self { program, function, table, writer: Writer::default(), loops: Vec::new(), names, constant: false, lengths: BTreeSet::new() }
+        Self {
+            program,
+            function,
+            table,
+            writer: Writer::default(),
+            loops: Vec::new(),
+            names,
+            constant: false,
+            lengths: BTreeSet::new(),
+        }
     }
 
     /// The lines of the body, and the slices whose lengths it uses.
@@ -136,8 +145,15 @@ impl<'a, 'p> Emit<'a, 'p> {
 /// Whether the expression has the same value later: literals, constants, and variables that do not change.
 fn is_stable(function: &Function, expr: &Expr) -> bool {
     match &expr.kind {
-        Kind::Integer(_) | Kind::Float(_) | Kind::Bool(_) | Kind::Constant(_) | Kind::Raw(_) | Kind::Length(_) => true,
-        Kind::Local(local) => function.locals[*local].stable || matches!(function.locals[*local].ty, Ty::Ref { .. }),
+        Kind::Integer(_)
+        | Kind::Float(_)
+        | Kind::Bool(_)
+        | Kind::Constant(_)
+        | Kind::Raw(_)
+        | Kind::Length(_) => true,
+        Kind::Local(local) => {
+            function.locals[*local].stable || matches!(function.locals[*local].ty, Ty::Ref { .. })
+        }
         Kind::Borrow(one) => matches!(one.kind, Kind::Local(_) | Kind::Index(..) | Kind::Field(..)),
         Kind::Cast(one) | Kind::Unary(_, one) | Kind::Field(one, _) => is_stable(function, one),
         Kind::Binary(_, one, other) => is_stable(function, one) && is_stable(function, other),
@@ -172,9 +188,9 @@ fn has_effect(expr: &Expr) -> bool {
     crate::visit::expr(expr, &mut |expr| {
         found |= match &expr.kind {
             Kind::Operation { effect, .. } => *effect,
-            Kind::Call { arguments, .. } => {
-                arguments.iter().any(|argument| matches!(&argument.ty, Ty::Ref { mutable: true, .. }) || !argument_is_value(argument))
-            }
+            Kind::Call { arguments, .. } => arguments.iter().any(|argument| {
+                matches!(&argument.ty, Ty::Ref { mutable: true, .. }) || !argument_is_value(argument)
+            }),
             _ => false,
         };
     });

@@ -80,7 +80,9 @@ impl Emit<'_, '_> {
                 Binary::Mul => "mul",
                 Binary::Div => "div",
                 Binary::Rem => "rem",
-                _ => return self.error(left, format!("type parameters (`{name}`) have + - * / % in kernels")),
+                _ => {
+                    return self.error(left, format!("type parameters (`{name}`) have + - * / % in kernels"));
+                }
             };
             self.program.generic_operator(support);
             return Ok(Code::primary(format!("{support}({}, {})", left_code.text, right_code.text)));
@@ -127,22 +129,28 @@ impl Emit<'_, '_> {
                 let support = if operator == Binary::Shl { "shift_left" } else { "shift_right" };
                 self.program.support(support, scalar, 1);
                 // A negative or wide amount keeps its low bits.
-                let amount = if amount.is_some() || matches!(right_ty, Ty::Scalar(Scalar::U32 | Scalar::Usize)) {
-                    amount_code.text
-                } else {
-                    format!("uint({})", amount_code.text)
-                };
+                let amount =
+                    if amount.is_some() || matches!(right_ty, Ty::Scalar(Scalar::U32 | Scalar::Usize)) {
+                        amount_code.text
+                    } else {
+                        format!("uint({})", amount_code.text)
+                    };
                 return Ok(Code::primary(format!("{support}({}, {amount})", left_code.text)));
             }
             Binary::Div | Binary::Rem | Binary::Shl | Binary::Shr => {
-                return self.error(left, "vectors of integers have + - * & | ^ in kernels: compute lanes alone");
+                return self
+                    .error(left, "vectors of integers have + - * & | ^ in kernels: compute lanes alone");
             }
             _ => return Ok(plain),
         };
         self.program.support(support, scalar, lanes);
         let wide = |expr: &Expr, code: &Code, ty: &Ty| {
             let _ = expr;
-            if lanes > 1 && !matches!(ty, Ty::Vector(..)) { format!("{name}({})", code.text) } else { code.text.clone() }
+            if lanes > 1 && !matches!(ty, Ty::Vector(..)) {
+                format!("{name}({})", code.text)
+            } else {
+                code.text.clone()
+            }
         };
         Ok(Code::primary(format!(
             "{support}({}, {})",
@@ -156,7 +164,9 @@ impl Emit<'_, '_> {
         let ty = self.ty(value);
         let Some(scalar) = ty.scalar() else {
             return match (&ty, operator) {
-                (Ty::Param(_), Unary::Neg) => Ok(Code { text: format!("-{}", code.within(PRIMARY)), precedence: UNARY }),
+                (Ty::Param(_), Unary::Neg) => {
+                    Ok(Code { text: format!("-{}", code.within(PRIMARY)), precedence: UNARY })
+                }
                 _ => self.error(value, format!("`{ty}` has no such operator in kernels")),
             };
         };

@@ -45,14 +45,24 @@ impl Emit<'_, '_> {
     fn is_statement(&self, expr: &Expr) -> bool {
         needs_statements(expr)
             && match &expr.kind {
-                Kind::Block(block) => !block.statements.is_empty() || block.tail.as_ref().is_some_and(|tail| self.is_statement(tail)),
+                Kind::Block(block) => {
+                    !block.statements.is_empty()
+                        || block.tail.as_ref().is_some_and(|tail| self.is_statement(tail))
+                }
                 Kind::If(..) | Kind::Match(..) | Kind::Loop(_) => true,
                 _ => false,
             }
     }
 
     /// An array whose elements are equal.
-    fn repeat(&mut self, type_name: &str, name: &str, element: &Expr, length: &str, whole: &Expr) -> Result<()> {
+    fn repeat(
+        &mut self,
+        type_name: &str,
+        name: &str,
+        element: &Expr,
+        length: &str,
+        whole: &Expr,
+    ) -> Result<()> {
         if is_zero(element) {
             self.writer.line(format!("{type_name} {name} = {{}};"));
             return Ok(());
@@ -63,7 +73,8 @@ impl Emit<'_, '_> {
         self.writer.line(format!("{type_name} {name};"));
         let at = self.fresh("at");
         let _ = whole;
-        self.writer.line(format!("for (uint {at} = 0u; {at} < {length}; ++{at}) {name}[{at}] = {};", value.text));
+        self.writer
+            .line(format!("for (uint {at} = 0u; {at} < {length}; ++{at}) {name}[{at}] = {};", value.text));
         Ok(())
     }
 
@@ -98,13 +109,13 @@ impl Emit<'_, '_> {
                 let result = self.binary(*operator, (place, &place_code), (value, &value_code))?;
                 // `x = x + y` is `x += y`.
                 let prefix = format!("{} ", place_code.text);
-                let short = result
-                    .text
-                    .strip_prefix(&prefix)
-                    .and_then(|rest| rest.split_once(' '))
-                    .filter(|(symbol, _)| matches!(*symbol, "+" | "-" | "*" | "/" | "&" | "|" | "^" | "<<" | ">>"));
+                let short = result.text.strip_prefix(&prefix).and_then(|rest| rest.split_once(' ')).filter(
+                    |(symbol, _)| matches!(*symbol, "+" | "-" | "*" | "/" | "&" | "|" | "^" | "<<" | ">>"),
+                );
                 let line = match short {
-                    Some((symbol, rest)) if rest == value_code.text || rest == format!("({})", value_code.text) => {
+                    Some((symbol, rest))
+                        if rest == value_code.text || rest == format!("({})", value_code.text) =>
+                    {
                         format!("{} {symbol}= {};", place_code.text, value_code.text)
                     }
                     _ => format!("{} = {};", place_code.text, result.text),
@@ -129,7 +140,9 @@ impl Emit<'_, '_> {
                 let code = self.expr(expr)?;
                 let ty = self.ty(expr);
                 match ty {
-                    Ty::Unit | Ty::Never if !code.text.is_empty() => self.writer.line(format!("{};", code.text)),
+                    Ty::Unit | Ty::Never if !code.text.is_empty() => {
+                        self.writer.line(format!("{};", code.text))
+                    }
                     Ty::Unit | Ty::Never => {}
                     _ => match into {
                         // A value that nothing uses is computed for its effects.
@@ -169,7 +182,13 @@ impl Emit<'_, '_> {
         !matches!(into, Into_::Nothing) && !needs_statements(expr)
     }
 
-    fn branch(&mut self, condition: &Expr, then: &Block, otherwise: Option<&Expr>, into: &Into_) -> Result<()> {
+    fn branch(
+        &mut self,
+        condition: &Expr,
+        then: &Block,
+        otherwise: Option<&Expr>,
+        into: &Into_,
+    ) -> Result<()> {
         let condition = self.expr(condition)?;
         self.writer.open(format!("if ({}) {{", condition.text));
         self.block(then, into)?;
@@ -177,7 +196,9 @@ impl Emit<'_, '_> {
         while let Some(otherwise) = next {
             next = None;
             match &otherwise.kind {
-                Kind::If(condition, then, otherwise) if !needs_statements(condition) && !super::has_effect(condition) => {
+                Kind::If(condition, then, otherwise)
+                    if !needs_statements(condition) && !super::has_effect(condition) =>
+                {
                     self.writer.at(condition.span);
                     let condition = self.expr(condition)?;
                     self.writer.close(format!("}} else if ({}) {{", condition.text));
@@ -232,7 +253,9 @@ impl Emit<'_, '_> {
                 None => None,
             };
             let test = match (condition, guard) {
-                (Some(condition), Some(guard)) => Some(format!("{} && {}", condition.within(4), guard.within(4))),
+                (Some(condition), Some(guard)) => {
+                    Some(format!("{} && {}", condition.within(4), guard.within(4)))
+                }
                 (Some(test), None) | (None, Some(test)) => Some(test.text),
                 (None, None) => None,
             };
@@ -342,8 +365,11 @@ impl Emit<'_, '_> {
         let end_open = end.text.clone();
         if let Some(step) = &range.step {
             let step_code = self.expr(step)?;
-            let step_code =
-                if super::is_stable(self.function, step) { step_code } else { self.spill(&step_code, &Ty::USIZE)? };
+            let step_code = if super::is_stable(self.function, step) {
+                step_code
+            } else {
+                self.spill(&step_code, &Ty::USIZE)?
+            };
             let go = self.fresh("more");
             let wide = if scalar.bits() == 64 { "ulong" } else { "uint" };
             return Ok(format!(
@@ -443,7 +469,9 @@ fn find_far_jumps(block: &Block, target: LoopId, direct: bool, breaks: &mut bool
 fn is_zero(expr: &Expr) -> bool {
     match &expr.kind {
         Kind::Integer(digits) => digits == "0",
-        Kind::Float(digits) => digits.parse::<f64>().is_ok_and(|value| value == 0.0 && value.is_sign_positive()),
+        Kind::Float(digits) => {
+            digits.parse::<f64>().is_ok_and(|value| value == 0.0 && value.is_sign_positive())
+        }
         Kind::Bool(value) => !value,
         Kind::Repeat(element, _) => is_zero(element),
         Kind::Vector(lanes) | Kind::Array(lanes) => lanes.iter().all(is_zero),

@@ -42,7 +42,10 @@ impl Program<'_> {
             Ty::Atomic(Scalar::I32) => "atomic_int".into(),
             Ty::Atomic(_) => "atomic_uint".into(),
             Ty::Ref { .. } | Ty::Slice(_) | Ty::Var(_) => {
-                return Err(Error::new(self.span, format!("a value of type `{ty}` cannot be kept in a kernel")));
+                return Err(Error::new(
+                    self.span,
+                    format!("a value of type `{ty}` cannot be kept in a kernel"),
+                ));
             }
         })
     }

@@ -32,7 +32,8 @@ impl Lower<'_> {
         {
             return fail(span, "kernels call functions and closures by their names");
         }
-        let arguments: Vec<Expr> = call.args.iter().map(|argument| self.expr(argument)).collect::<Result<_>>()?;
+        let arguments: Vec<Expr> =
+            call.args.iter().map(|argument| self.expr(argument)).collect::<Result<_>>()?;
         if names.len() > 1
             && let Some(result) = self.associated_call(&names[names.len() - 2], &name, path, &arguments)
         {
@@ -48,7 +49,10 @@ impl Lower<'_> {
                 span,
                 "kernels have no `Option` and `Result`: return the value and a `bool`, or a number that means none",
             ),
-            None => fail(span, format!("`{name}` is not known in kernels: mark the function with `#[elinvar::device]`")),
+            None => fail(
+                span,
+                format!("`{name}` is not known in kernels: mark the function with `#[elinvar::device]`"),
+            ),
         }
     }
 
@@ -75,7 +79,10 @@ impl Lower<'_> {
             };
             let expected = if name == "new" { usize::from(lanes) } else { 1 };
             if !["new", "splat"].contains(&name) || arguments.len() != expected {
-                return Some(fail(span, format!("a `Vec{lanes}` is made by `Vec{lanes}::new` or `Vec{lanes}::splat`")));
+                return Some(fail(
+                    span,
+                    format!("a `Vec{lanes}` is made by `Vec{lanes}::new` or `Vec{lanes}::splat`"),
+                ));
             }
             for argument in arguments {
                 self.same(&argument.ty, &lane, argument.span);
@@ -209,7 +216,8 @@ impl Lower<'_> {
                         Some(syn::GenericArgument::Const(value)) => self.length(value)?,
                         // `f::<N>(…)` with a const parameter parses as a type.
                         Some(syn::GenericArgument::Type(syn::Type::Path(path))) => {
-                            let expr = syn::ExprPath { attrs: Vec::new(), qself: None, path: path.path.clone() };
+                            let expr =
+                                syn::ExprPath { attrs: Vec::new(), qself: None, path: path.path.clone() };
                             self.length(&syn::Expr::Path(expr))?
                         }
                         _ => {
@@ -251,7 +259,12 @@ impl Lower<'_> {
     }
 
     /// The length of the array argument whose parameter has `name` as its length.
-    fn length_of_argument(&self, function: &syn::ItemFn, name: &syn::Ident, arguments: &[Expr]) -> Option<String> {
+    fn length_of_argument(
+        &self,
+        function: &syn::ItemFn,
+        name: &syn::Ident,
+        arguments: &[Expr],
+    ) -> Option<String> {
         fn array(ty: &syn::Type) -> Option<&syn::TypeArray> {
             match ty {
                 syn::Type::Array(array) => Some(array),
@@ -261,7 +274,9 @@ impl Lower<'_> {
         }
         for (input, argument) in function.sig.inputs.iter().zip(arguments) {
             let syn::FnArg::Typed(input) = input else { continue };
-            let Some(syn::TypeArray { len: syn::Expr::Path(length), .. }) = array(&input.ty) else { continue };
+            let Some(syn::TypeArray { len: syn::Expr::Path(length), .. }) = array(&input.ty) else {
+                continue;
+            };
             if length.path.is_ident(name)
                 && let Ty::Array(_, length) = self.table.resolve(&argument.ty).peeled()
             {
@@ -278,7 +293,10 @@ impl Lower<'_> {
             match input {
                 syn::FnArg::Typed(input) => parameters.push(self.ty(&input.ty)?),
                 syn::FnArg::Receiver(receiver) => {
-                    return fail(receiver.span(), "kernels have no methods: write a function that takes the value");
+                    return fail(
+                        receiver.span(),
+                        "kernels have no methods: write a function that takes the value",
+                    );
                 }
             }
         }
@@ -308,7 +326,8 @@ impl Lower<'_> {
         if arguments.len() != closure.syntax.inputs.len() {
             return fail(span, format!("this closure takes {} arguments", closure.syntax.inputs.len()));
         }
-        let values: Vec<Expr> = arguments.iter().map(|argument| self.expr(argument)).collect::<Result<_>>()?;
+        let values: Vec<Expr> =
+            arguments.iter().map(|argument| self.expr(argument)).collect::<Result<_>>()?;
         let mut scopes = closure.scopes.clone();
         scopes.push(std::collections::HashMap::new());
         let outer = std::mem::replace(&mut self.scopes, scopes);

@@ -8,7 +8,7 @@ use super::Lower;
 use super::loops::{ends, unit};
 use crate::error::{Result, fail};
 use crate::hir::{Binary, Block, Expr, Kind, Statement, Unary};
-use crate::types::{Scalar, Ty};
+use crate::types::Ty;
 
 impl Lower<'_> {
     pub(super) fn expr(&mut self, expr: &syn::Expr) -> Result<Expr> {
@@ -48,7 +48,8 @@ impl Lower<'_> {
                 Ok(Self::expr_of(Ty::Unit, span, Kind::Block(Block::default())))
             }
             syn::Expr::Tuple(tuple) => {
-                let fields: Vec<Expr> = tuple.elems.iter().map(|field| self.expr(field)).collect::<Result<_>>()?;
+                let fields: Vec<Expr> =
+                    tuple.elems.iter().map(|field| self.expr(field)).collect::<Result<_>>()?;
                 let ty = Ty::Tuple(fields.iter().map(|field| field.ty.clone()).collect());
                 Ok(Self::expr_of(ty, span, Kind::Tuple(fields)))
             }
@@ -75,17 +76,31 @@ impl Lower<'_> {
                 let ty = Ty::Ref { mutable: reference.mutability.is_some(), inner };
                 Ok(Self::expr_of(ty, span, Kind::Borrow(Box::new(value))))
             }
-            syn::Expr::Closure(_) => fail(span, "name this closure, as in `let f = |x| …;`, and call it by the name"),
-            syn::Expr::Range(_) => fail(span, "a range is what a `for` goes over; kernels have no parts of slices: add the start to the index"),
+            syn::Expr::Closure(_) => {
+                fail(span, "name this closure, as in `let f = |x| …;`, and call it by the name")
+            }
+            syn::Expr::Range(_) => fail(
+                span,
+                "a range is what a `for` goes over; kernels have no parts of slices: add the start to the index",
+            ),
             syn::Expr::Macro(call) => match self.expr_macro(&call.mac)? {
                 Some(expr) => Ok(expr),
                 None => Ok(Self::expr_of(Ty::Unit, span, Kind::Block(Block::default()))),
             },
-            syn::Expr::Try(_) => fail(span, "kernels have no `Option` and `Result`, and so no `?`: use `if` and `return`"),
-            syn::Expr::Let(_) => fail(span, "kernels have no patterns that can fail: use a condition, or `match` on a number"),
+            syn::Expr::Try(_) => {
+                fail(span, "kernels have no `Option` and `Result`, and so no `?`: use `if` and `return`")
+            }
+            syn::Expr::Let(_) => {
+                fail(span, "kernels have no patterns that can fail: use a condition, or `match` on a number")
+            }
             syn::Expr::Unsafe(_) => fail(span, "kernels are safe code: remove `unsafe`"),
-            syn::Expr::Async(_) | syn::Expr::Await(_) => fail(span, "kernels are not `async`: a thread waits at a barrier"),
-            other => fail(span, format!("`{}` is not translated to MSL", shortened(&other.to_token_stream().to_string()))),
+            syn::Expr::Async(_) | syn::Expr::Await(_) => {
+                fail(span, "kernels are not `async`: a thread waits at a barrier")
+            }
+            other => fail(
+                span,
+                format!("`{}` is not translated to MSL", shortened(&other.to_token_stream().to_string())),
+            ),
         }
     }
 
@@ -210,14 +225,22 @@ impl Lower<'_> {
     fn index(&mut self, index: &syn::ExprIndex) -> Result<Expr> {
         let span = index.span();
         if let syn::Expr::Range(range) = index.index.as_ref() {
-            return fail(range.span(), "kernels have no parts of slices: pass the slice and the start, and add it to the index");
+            return fail(
+                range.span(),
+                "kernels have no parts of slices: pass the slice and the start, and add it to the index",
+            );
         }
         let (base, at) = (self.expr(&index.expr)?, self.expr(&index.index)?);
         let element = match self.table.resolve(&base.ty).peeled() {
             Ty::Array(element, _) | Ty::Slice(element) => element.as_ref().clone(),
             // rustc checks the index.
             Ty::Vector(_, lane) => lane.as_ref().clone(),
-            other => return fail(base.span, format!("`{other}` has no elements: index a slice, an array or a vector")),
+            other => {
+                return fail(
+                    base.span,
+                    format!("`{other}` has no elements: index a slice, an array or a vector"),
+                );
+            }
         };
         self.same(&at.ty, &Ty::USIZE, at.span);
         Ok(Self::expr_of(element, span, Kind::Index(Box::new(base), Box::new(at))))
@@ -230,7 +253,14 @@ impl Lower<'_> {
         let ty = match self.table.resolve(&base.ty).peeled() {
             Ty::Vector(lanes, lane) => match ["x", "y", "z", "w"].iter().position(|one| *one == name) {
                 Some(at) if at < usize::from(*lanes) => lane.as_ref().clone(),
-                _ => return fail(span, format!("a `Vec{lanes}` has no `{name}`: lanes are x, y, z, w; swizzles are methods, `v.xy()`")),
+                _ => {
+                    return fail(
+                        span,
+                        format!(
+                            "a `Vec{lanes}` has no `{name}`: lanes are x, y, z, w; swizzles are methods, `v.xy()`"
+                        ),
+                    );
+                }
             },
             Ty::Tuple(fields) => match name.parse::<usize>().ok().and_then(|at| fields.get(at)) {
                 Some(ty) => {
@@ -276,7 +306,10 @@ impl Lower<'_> {
     fn if_expr(&mut self, branch: &syn::ExprIf) -> Result<Expr> {
         let span = branch.span();
         if let syn::Expr::Let(condition) = branch.cond.as_ref() {
-            return fail(condition.span(), "kernels have no patterns that can fail: use a condition, or `match` on a number");
+            return fail(
+                condition.span(),
+                "kernels have no patterns that can fail: use a condition, or `match` on a number",
+            );
         }
         let condition = self.expr(&branch.cond)?;
         self.same(&condition.ty, &Ty::BOOL, condition.span);
@@ -311,7 +344,10 @@ impl Lower<'_> {
 
     fn return_expr(&mut self, jump: &syn::ExprReturn) -> Result<Expr> {
         if self.inlining > 0 {
-            return fail(jump.span(), "a closure of a kernel is inlined and does not `return`: make its value the last expression");
+            return fail(
+                jump.span(),
+                "a closure of a kernel is inlined and does not `return`: make its value the last expression",
+            );
         }
         let result = self.result.clone();
         let value = match &jump.expr {
@@ -324,11 +360,6 @@ impl Lower<'_> {
         };
         Ok(Self::expr_of(Ty::Never, jump.span(), Kind::Return(value)))
     }
-
-    /// The scalar type of an expression as far as it is known.
-    pub(super) fn scalar_of(&self, expr: &Expr) -> Option<Scalar> {
-        self.table.shallow(self.table.shallow(&expr.ty).peeled()).scalar()
-    }
 }
 
 /// A field's name in MSL.
@@ -338,7 +369,11 @@ pub(crate) fn field_name(rust: &str) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    if text.chars().count() <= 40 { text.to_owned() } else { text.chars().take(40).chain("…".chars()).collect() }
+    if text.chars().count() <= 40 {
+        text.to_owned()
+    } else {
+        text.chars().take(40).chain("…".chars()).collect()
+    }
 }
 
 fn operator(op: &syn::BinOp) -> Option<(Binary, bool)> {

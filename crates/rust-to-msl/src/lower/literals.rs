@@ -22,7 +22,12 @@ impl Lower<'_> {
                     "f64" => return fail(span, "Metal has no `f64`: use `f32`"),
                     suffix => match suffixed(suffix) {
                         Some(ty) => ty,
-                        None => return fail(span, format!("Metal has no `{suffix}`: use a type of at most 64 bits")),
+                        None => {
+                            return fail(
+                                span,
+                                format!("Metal has no `{suffix}`: use a type of at most 64 bits"),
+                            );
+                        }
                     },
                 };
                 if ty.scalar().is_some_and(Scalar::is_float) {
@@ -68,19 +73,27 @@ impl Lower<'_> {
             "debug_assert" | "debug_assert_eq" | "debug_assert_ne" => Ok(None),
             "panic" | "todo" | "unimplemented" | "unreachable" => fail(
                 span,
-                format!("kernels do not panic (`{name}!`): `return`, and write a number that means the error to an argument"),
+                format!(
+                    "kernels do not panic (`{name}!`): `return`, and write a number that means the error to an argument"
+                ),
             ),
             "assert" | "assert_eq" | "assert_ne" => fail(
                 span,
-                format!("kernels do not panic (`{name}!`): use `debug_{name}!`, which only the host's version checks"),
+                format!(
+                    "kernels do not panic (`{name}!`): use `debug_{name}!`, which only the host's version checks"
+                ),
             ),
-            "println" | "print" | "eprintln" | "eprint" | "dbg" => {
-                fail(span, format!("kernels written in Rust do not print (`{name}!`): write the value to an argument"))
-            }
+            "println" | "print" | "eprintln" | "eprint" | "dbg" => fail(
+                span,
+                format!("kernels written in Rust do not print (`{name}!`): write the value to an argument"),
+            ),
             "vec" | "format" => {
                 fail(span, format!("kernels do not allocate (`{name}!`): use an array, as in `[0.0f32; 16]`"))
             }
-            _ => fail(span, format!("kernels call no macros (`{name}!`): write a function with `#[elinvar::device]`")),
+            _ => fail(
+                span,
+                format!("kernels call no macros (`{name}!`): write a function with `#[elinvar::device]`"),
+            ),
         }
     }
 }

@@ -122,14 +122,20 @@ impl Lower<'_> {
             syn::Expr::MethodCall(call) if call.method == "rev" => {
                 let (start, end, inclusive, reversed, step) = self.range(&call.receiver)?;
                 if step.is_some() {
-                    return fail(call.method.span(), "`rev` of a range with steps is not translated: compute the index");
+                    return fail(
+                        call.method.span(),
+                        "`rev` of a range with steps is not translated: compute the index",
+                    );
                 }
                 Ok((start, end, inclusive, !reversed, None))
             }
             syn::Expr::MethodCall(call) if call.method == "step_by" && call.args.len() == 1 => {
                 let (start, end, inclusive, reversed, step) = self.range(&call.receiver)?;
                 if step.is_some() || reversed || inclusive {
-                    return fail(call.method.span(), "`step_by` is translated for `a..b` only: compute the index");
+                    return fail(
+                        call.method.span(),
+                        "`step_by` is translated for `a..b` only: compute the index",
+                    );
                 }
                 let step = self.expr(&call.args[0])?;
                 self.same(&step.ty, &Ty::USIZE, step.span);
@@ -191,14 +197,17 @@ pub(super) fn unit(mut block: Block) -> Block {
 /// Whether control does not reach the block's end.
 pub(super) fn ends(block: &Block) -> bool {
     block.tail.as_ref().is_some_and(|tail| tail.ty == Ty::Never)
-        || block.statements.iter().any(
-            |statement| matches!(statement, crate::hir::Statement::Expr(expr) if expr.ty == Ty::Never),
-        )
+        || block
+            .statements
+            .iter()
+            .any(|statement| matches!(statement, crate::hir::Statement::Expr(expr) if expr.ty == Ty::Never))
 }
 
 /// Whether a `break` in the block has this target.
 fn breaks(block: &Block, id: usize) -> bool {
     let mut found = false;
-    crate::visit::block(block, &mut |expr| found |= matches!(&expr.kind, Kind::Break(target, _) if *target == id));
+    crate::visit::block(block, &mut |expr| {
+        found |= matches!(&expr.kind, Kind::Break(target, _) if *target == id)
+    });
     found
 }

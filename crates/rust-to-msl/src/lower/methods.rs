@@ -25,12 +25,19 @@ impl Lower<'_> {
             let scalar = *scalar;
             return self.atomic(&name, receiver, scalar, &call.args, call.method.span());
         }
-        let arguments: Vec<Expr> = call.args.iter().map(|argument| self.expr(argument)).collect::<Result<_>>()?;
+        let arguments: Vec<Expr> =
+            call.args.iter().map(|argument| self.expr(argument)).collect::<Result<_>>()?;
         self.method(&name, receiver, arguments, span)
     }
 
     /// A method whose receiver and arguments are lowered.
-    pub(super) fn method(&mut self, name: &str, receiver: Expr, arguments: Vec<Expr>, span: Span) -> Result<Expr> {
+    pub(super) fn method(
+        &mut self,
+        name: &str,
+        receiver: Expr,
+        arguments: Vec<Expr>,
+        span: Span,
+    ) -> Result<Expr> {
         let ty = self.table.shallow(&receiver.ty);
         match ty.peeled() {
             Ty::Slice(_) | Ty::Array(..) => self.slice_method(name, receiver, span),
@@ -40,8 +47,19 @@ impl Lower<'_> {
             }
             Ty::Scalar(scalar) => self.scalar_method(name, *scalar, receiver, arguments, span),
             Ty::Param(_) => match name {
-                "min" | "max" => self.operation(Function(if name == "min" { "min" } else { "max" }), receiver, arguments, Gives::Receiver, span),
-                _ => fail(span, format!("type parameters have no `{name}` in kernels: they have operators, `min` and `max`")),
+                "min" | "max" => self.operation(
+                    Function(if name == "min" { "min" } else { "max" }),
+                    receiver,
+                    arguments,
+                    Gives::Receiver,
+                    span,
+                ),
+                _ => fail(
+                    span,
+                    format!(
+                        "type parameters have no `{name}` in kernels: they have operators, `min` and `max`"
+                    ),
+                ),
             },
             Ty::Var(_) => fail(receiver.span, "the type of this is not known here: write it, as in `1.0f32`"),
             other => fail(span, format!("`{other}` has no method `{name}` that kernels know")),
@@ -50,7 +68,9 @@ impl Lower<'_> {
 
     fn slice_method(&mut self, name: &str, receiver: Expr, span: Span) -> Result<Expr> {
         match (name, &receiver.kind, self.table.shallow(&receiver.ty).peeled()) {
-            ("len", Kind::Local(local), Ty::Slice(_)) => Ok(Self::expr_of(Ty::USIZE, span, Kind::Length(*local))),
+            ("len", Kind::Local(local), Ty::Slice(_)) => {
+                Ok(Self::expr_of(Ty::USIZE, span, Kind::Length(*local)))
+            }
             ("len", _, Ty::Array(_, length)) => {
                 Ok(Self::expr_of(Ty::USIZE, span, Kind::Raw(format!("uint({length})"))))
             }
@@ -63,13 +83,19 @@ impl Lower<'_> {
             ("iter" | "iter_mut" | "into_iter" | "chunks" | "windows", ..) => {
                 fail(span, format!("kernels have no iterators (`{name}`): use `for i in 0..x.len()`"))
             }
-            ("get" | "get_mut" | "first" | "last", ..) => {
-                fail(span, format!("kernels have no `Option`, and so no `{name}`: compare the index with `len()`"))
-            }
+            ("get" | "get_mut" | "first" | "last", ..) => fail(
+                span,
+                format!("kernels have no `Option`, and so no `{name}`: compare the index with `len()`"),
+            ),
             ("push" | "pop" | "to_vec", ..) => {
                 fail(span, format!("kernels do not allocate (`{name}`): use an array and an index"))
             }
-            _ => fail(span, format!("slices and arrays have no method `{name}` in kernels: they have `len` and `is_empty`")),
+            _ => fail(
+                span,
+                format!(
+                    "slices and arrays have no method `{name}` in kernels: they have `len` and `is_empty`"
+                ),
+            ),
         }
     }
 
@@ -144,12 +170,18 @@ impl Lower<'_> {
         match found {
             Some((operation, gives)) => self.operation(operation, receiver, arguments, gives, span),
             None => match name {
-                "checked_add" | "checked_sub" | "checked_mul" | "checked_div" | "checked_rem" | "overflowing_add" => {
-                    fail(span, format!("kernels have no `Option`, and so no `{name}`: use `wrapping_…` or `saturating_…`, or compare before"))
-                }
+                "checked_add" | "checked_sub" | "checked_mul" | "checked_div" | "checked_rem"
+                | "overflowing_add" => fail(
+                    span,
+                    format!(
+                        "kernels have no `Option`, and so no `{name}`: use `wrapping_…` or `saturating_…`, or compare before"
+                    ),
+                ),
                 "clone" => Ok(receiver),
                 "into" | "try_into" => fail(span, format!("kernels have no `{name}`: use `as`")),
-                "then" | "then_some" => fail(span, format!("kernels have no `Option`, and so no `{name}`: use `if`")),
+                "then" | "then_some" => {
+                    fail(span, format!("kernels have no `Option`, and so no `{name}`: use `if`"))
+                }
                 _ => fail(span, format!("`{}` has no method `{name}` that kernels know", scalar.rust())),
             },
         }
@@ -197,7 +229,9 @@ impl Lower<'_> {
             ("hypot", 1) => Text("precise::sqrt($0 * $0 + $1 * $1)"),
             ("clamp", 2) => Support("clamped"),
             ("mul_add", 2) => Function("fma"),
-            ("to_bits", 0) if scalar == Scalar::F32 => return Some((Text("as_type<uint>($0)"), Gives::Is(Ty::U32))),
+            ("to_bits", 0) if scalar == Scalar::F32 => {
+                return Some((Text("as_type<uint>($0)"), Gives::Is(Ty::U32)));
+            }
             ("to_bits", 0) => return Some((Text("as_type<ushort>($0)"), Gives::Is(Ty::Scalar(Scalar::U16)))),
             ("to_f32", 0) if scalar == Scalar::F16 => return Some((Text("float($0)"), Gives::Is(Ty::F32))),
             ("is_nan", 0) => return Some((Function("isnan"), Gives::Is(Ty::BOOL))),
@@ -241,7 +275,12 @@ impl Lower<'_> {
         Some(Ok(Self::expr_of(receiver.ty.clone(), span, kind)))
     }
 
-    fn integer_method(&mut self, name: &str, scalar: Scalar, arguments: &[Expr]) -> Option<(Operation, Gives)> {
+    fn integer_method(
+        &mut self,
+        name: &str,
+        scalar: Scalar,
+        arguments: &[Expr],
+    ) -> Option<(Operation, Gives)> {
         let ty = Ty::Scalar(scalar);
         let is_u32 = matches!(name, "pow" | "wrapping_pow" | "rotate_left" | "rotate_right");
         for argument in arguments {
@@ -260,7 +299,13 @@ impl Lower<'_> {
                 return Some((Support("unsigned_absolute"), Gives::Is(Ty::Scalar(scalar.unsigned()))));
             }
             ("abs_diff", 1) => {
-                let ty = if scalar == Scalar::Isize { Scalar::Usize } else if signed { scalar.unsigned() } else { scalar };
+                let ty = if scalar == Scalar::Isize {
+                    Scalar::Usize
+                } else if signed {
+                    scalar.unsigned()
+                } else {
+                    scalar
+                };
                 return Some((Support("difference"), Gives::Is(Ty::Scalar(ty))));
             }
             ("rem_euclid", 1) => Support("rem_euclid"),
@@ -274,7 +319,9 @@ impl Lower<'_> {
             ("count_zeros", 0) => return Some((Support("count_zeros"), Gives::Is(Ty::U32))),
             ("leading_zeros", 0) => return Some((Text("uint(clz($0))"), Gives::Is(Ty::U32))),
             ("trailing_zeros", 0) => return Some((Text("uint(ctz($0))"), Gives::Is(Ty::U32))),
-            ("is_power_of_two", 0) if !signed => return Some((Text("(popcount($0) == 1)"), Gives::Is(Ty::BOOL))),
+            ("is_power_of_two", 0) if !signed => {
+                return Some((Text("(popcount($0) == 1)"), Gives::Is(Ty::BOOL)));
+            }
             ("is_negative", 0) if signed => return Some((Text("($0 < 0)"), Gives::Is(Ty::BOOL))),
             ("is_positive", 0) if signed => return Some((Text("($0 > 0)"), Gives::Is(Ty::BOOL))),
             _ => return None,
@@ -309,18 +356,28 @@ impl Lower<'_> {
                     format!("kernels have no `Result`, and so no `{name}`: use `swap` or a `fetch_…`"),
                 );
             }
-            _ => return fail(span, format!("`{}` has no method `{name}` that kernels know", Ty::Atomic(scalar))),
+            _ => {
+                return fail(
+                    span,
+                    format!("`{}` has no method `{name}` that kernels know", Ty::Atomic(scalar)),
+                );
+            }
         };
         if arguments.len() != values + 1 {
             return fail(span, format!("`{name}` takes {} arguments", values + 1));
         }
         for order in arguments.iter().skip(values) {
             let relaxed = match order {
-                syn::Expr::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "Relaxed"),
+                syn::Expr::Path(path) => {
+                    path.path.segments.last().is_some_and(|last| last.ident == "Relaxed")
+                }
                 _ => false,
             };
             if !relaxed {
-                return fail(order.span(), "Metal's atomics have one order: write `Ordering::Relaxed`, and barriers for others");
+                return fail(
+                    order.span(),
+                    "Metal's atomics have one order: write `Ordering::Relaxed`, and barriers for others",
+                );
             }
         }
         let mut operands = vec![receiver];

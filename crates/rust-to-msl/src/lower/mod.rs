@@ -98,11 +98,6 @@ impl<'a> Lower<'a> {
         self.scope().insert(name.to_owned(), Meaning::Constant(msl.to_owned(), ty));
     }
 
-    /// The names of the parameters in MSL.
-    pub(crate) fn local_name(&self, index: usize) -> &str {
-        &self.locals[index].name
-    }
-
     /// Lowers the body, whose value has type `result`.
     pub(crate) fn function(
         mut self,
@@ -160,7 +155,10 @@ impl<'a> Lower<'a> {
                     "this number is an `f64`, which Metal lacks: write its type, as in `1.0f32`",
                 ));
             } else if matches!(self.table.resolve(ty), Ty::Var(_)) {
-                self.errors.push(Error::new(*span, "the type of this is not known here: write it, as in `let x: f32`"));
+                self.errors.push(Error::new(
+                    *span,
+                    "the type of this is not known here: write it, as in `let x: f32`",
+                ));
             }
         }
     }
@@ -180,7 +178,8 @@ impl<'a> Lower<'a> {
     /// A name for MSL that nothing else in the function has.
     fn unique(&mut self, rust: &str) -> String {
         let rust = rust.strip_prefix("r#").unwrap_or(rust);
-        let plain: String = rust.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { 'u' }).collect();
+        let plain: String =
+            rust.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { 'u' }).collect();
         let mut base = plain.trim_start_matches('_').to_owned();
         if base.is_empty() || base.starts_with(|c: char| c.is_ascii_digit()) {
             base = format!("v{base}");
@@ -214,13 +213,13 @@ impl<'a> Lower<'a> {
     /// A new variable of the function that is bound to `rust`.
     fn variable(&mut self, rust: &str, ty: Ty, mutable: bool) -> usize {
         let name = self.unique(rust);
-        self.bind(rust, Local { name, ty, mutable, space: Space::Thread, stable: !mutable })
+        self.bind(rust, Local { name, ty, space: Space::Thread, stable: !mutable })
     }
 
     /// A new variable that has no name in Rust.
     fn temporary(&mut self, name: &str, ty: Ty) -> usize {
         let name = self.unique(name);
-        self.locals.push(Local { name, ty, mutable: false, space: Space::Thread, stable: true });
+        self.locals.push(Local { name, ty, space: Space::Thread, stable: true });
         self.locals.len() - 1
     }
 
@@ -229,7 +228,10 @@ impl<'a> Lower<'a> {
         if !self.table.unify(found, expected) {
             let (found, expected) = (self.table.resolve(found), self.table.resolve(expected));
             if self.table.is_float_literal(&found) || self.table.is_float_literal(&expected) {
-                self.errors.push(Error::new(span, "a floating-point number does not convert to this type: use `as`"));
+                self.errors.push(Error::new(
+                    span,
+                    "a floating-point number does not convert to this type: use `as`",
+                ));
             } else {
                 self.errors.push(Error::new(span, format!("expected `{expected}`, found `{found}`")));
             }
@@ -261,7 +263,13 @@ impl<'a> Lower<'a> {
             let last = index + 1 == statements.len();
             let result = match statement {
                 syn::Stmt::Local(local) => self.let_statement(local, &mut lowered.statements),
-                syn::Stmt::Item(syn::Item::Fn(_) | syn::Item::Const(_) | syn::Item::Struct(_) | syn::Item::Enum(_) | syn::Item::Use(_)) => Ok(()),
+                syn::Stmt::Item(
+                    syn::Item::Fn(_)
+                    | syn::Item::Const(_)
+                    | syn::Item::Struct(_)
+                    | syn::Item::Enum(_)
+                    | syn::Item::Use(_),
+                ) => Ok(()),
                 syn::Stmt::Item(item) => fail(
                     item.span(),
                     "kernels use functions, constants, structs and enums; move this item out of the kernel",
@@ -272,8 +280,12 @@ impl<'a> Lower<'a> {
                 syn::Stmt::Expr(syn::Expr::Macro(expr), _) => self.expr_macro(&expr.mac).map(|expr| {
                     lowered.statements.extend(expr.map(Statement::Expr));
                 }),
-                syn::Stmt::Expr(expr, None) if last => self.expr(expr).map(|expr| lowered.tail = Some(Box::new(expr))),
-                syn::Stmt::Expr(expr, _) => self.expr(expr).map(|expr| lowered.statements.push(Statement::Expr(expr))),
+                syn::Stmt::Expr(expr, None) if last => {
+                    self.expr(expr).map(|expr| lowered.tail = Some(Box::new(expr)))
+                }
+                syn::Stmt::Expr(expr, _) => {
+                    self.expr(expr).map(|expr| lowered.statements.push(Statement::Expr(expr)))
+                }
             };
             if let Err(error) = result {
                 self.errors.push(error);
@@ -310,7 +322,10 @@ impl<'a> Lower<'a> {
             return Ok(());
         };
         if let Some((_, diverge)) = &init.diverge {
-            return fail(diverge.span(), "`let … else` needs patterns that can fail, which kernels lack: use `if`");
+            return fail(
+                diverge.span(),
+                "`let … else` needs patterns that can fail, which kernels lack: use `if`",
+            );
         }
         if let (syn::Expr::Closure(closure), syn::Pat::Ident(ident)) = (init.expr.as_ref(), pattern) {
             return self.define_closure(closure, &ident.ident);
@@ -324,7 +339,10 @@ impl<'a> Lower<'a> {
 
     fn define_closure(&mut self, closure: &syn::ExprClosure, name: &syn::Ident) -> Result<()> {
         if let Some(capture) = &closure.capture {
-            return fail(capture.span(), "closures are inlined where they are called: write this one without `move`");
+            return fail(
+                capture.span(),
+                "closures are inlined where they are called: write this one without `move`",
+            );
         }
         let closure = Rc::new(Closure { syntax: closure.clone(), scopes: self.scopes.clone() });
         self.scope().insert(name.to_string(), Meaning::Closure(closure));

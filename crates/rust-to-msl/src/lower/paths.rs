@@ -21,7 +21,9 @@ impl Lower<'_> {
                 Some(Meaning::Constant(msl, ty)) => {
                     return Ok(Self::expr_of(ty.clone(), span, Kind::Constant(msl.clone())));
                 }
-                Some(Meaning::Closure(_)) => return fail(span, "a closure of a kernel is only called: it is inlined"),
+                Some(Meaning::Closure(_)) => {
+                    return fail(span, "a closure of a kernel is only called: it is inlined");
+                }
                 None => {}
             }
         }
@@ -36,11 +38,18 @@ impl Lower<'_> {
             return Ok(Self::expr_of(ty, span, Kind::Constant(last.clone())));
         }
         match last.as_str() {
-            "None" => fail(span, "kernels have no `Option`: return the value and a `bool`, or a number that means none"),
-            _ if self.items.functions.contains_key(last) => fail(span, "a function of a kernel is only called, not passed on"),
+            "None" => fail(
+                span,
+                "kernels have no `Option`: return the value and a `bool`, or a number that means none",
+            ),
+            _ if self.items.functions.contains_key(last) => {
+                fail(span, "a function of a kernel is only called, not passed on")
+            }
             _ if names.len() == 1 && self.statics(last) => fail(
                 span,
-                format!("`{last}` is not a constant of this kernel: declare it as `#[elinvar::device] const {last}: … = …;`"),
+                format!(
+                    "`{last}` is not a constant of this kernel: declare it as `#[elinvar::device] const {last}: … = …;`"
+                ),
             ),
             _ => fail(span, format!("`{last}` is not known in this kernel: pass it as an argument")),
         }
@@ -54,19 +63,29 @@ impl Lower<'_> {
     fn associated(&mut self, of: &str, name: &str, path: &syn::Path) -> Result<Option<Expr>> {
         let span = path.span();
         if of == "mem_flags" {
-            return Ok(Some(Self::expr_of(Ty::Struct("mem_flags".into()), span, Kind::Raw(format!("mem_flags::{name}")))));
+            return Ok(Some(Self::expr_of(
+                Ty::Struct("mem_flags".into()),
+                span,
+                Kind::Raw(format!("mem_flags::{name}")),
+            )));
         }
         if of == "consts" {
             return match constant_of_f32(name) {
                 Some(value) => Ok(Some(Self::expr_of(Ty::F32, span, Kind::Float(format!("{value:?}"))))),
-                None => fail(span, format!("`{name}` is not a constant of `std::f32::consts` that kernels know")),
+                None => {
+                    fail(span, format!("`{name}` is not a constant of `std::f32::consts` that kernels know"))
+                }
             };
         }
         if self.items.enums.contains_key(of) {
             if !self.items.variants(of, span)?.iter().any(|(variant, _)| variant == name) {
                 return fail(span, format!("`{of}` has no variant `{name}`"));
             }
-            return Ok(Some(Self::expr_of(Ty::Enum(of.to_owned()), span, Kind::Constant(format!("{of}::{name}")))));
+            return Ok(Some(Self::expr_of(
+                Ty::Enum(of.to_owned()),
+                span,
+                Kind::Constant(format!("{of}::{name}")),
+            )));
         }
         let ty = match self.generics.get(of) {
             Some(ty) => ty.clone(),

@@ -130,7 +130,8 @@ impl Lower<'_> {
                 if let Some((_, pattern)) = &ident.subpat {
                     self.test(pattern, value, test)?;
                 }
-                let index = self.variable(&ident.ident.to_string(), value.ty.clone(), ident.mutability.is_some());
+                let index =
+                    self.variable(&ident.ident.to_string(), value.ty.clone(), ident.mutability.is_some());
                 test.bindings.push(Statement::Let(index, Some(value.clone()), span));
                 return Ok(());
             }
@@ -172,7 +173,10 @@ impl Lower<'_> {
                     let mut inner = Test::default();
                     self.test(case, value, &mut inner)?;
                     if !inner.bindings.is_empty() {
-                        return fail(case.span(), "alternatives of a pattern bind no names in kernels: use `name @ (1 | 2)`");
+                        return fail(
+                            case.span(),
+                            "alternatives of a pattern bind no names in kernels: use `name @ (1 | 2)`",
+                        );
                     }
                     let Some(condition) = inner.condition else { return Ok(()) };
                     any = Some(match any {
@@ -193,15 +197,24 @@ impl Lower<'_> {
                 let fields: Vec<Ty> = tuple.elems.iter().map(|_| self.table.any()).collect();
                 self.same(&value.ty, &Ty::Tuple(fields.clone()), span);
                 for (at, (pattern, ty)) in tuple.elems.iter().zip(fields).enumerate() {
-                    let field = Self::expr_of(ty, span, Kind::Field(Box::new(value.clone()), format!("_{at}")));
+                    let field =
+                        Self::expr_of(ty, span, Kind::Field(Box::new(value.clone()), format!("_{at}")));
                     self.test(pattern, &field, test)?;
                 }
                 return Ok(());
             }
             syn::Pat::TupleStruct(_) => {
-                return fail(span, "kernels have no enums with fields, such as `Option`: match on a number or a `bool`");
+                return fail(
+                    span,
+                    "kernels have no enums with fields, such as `Option`: match on a number or a `bool`",
+                );
             }
-            _ => return fail(span, "kernels match numbers, ranges, constants, enums without fields, and tuples of these"),
+            _ => {
+                return fail(
+                    span,
+                    "kernels match numbers, ranges, constants, enums without fields, and tuples of these",
+                );
+            }
         };
         let condition = and(test.condition.take(), condition);
         test.condition = Some(condition);

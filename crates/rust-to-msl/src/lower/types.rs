@@ -25,7 +25,10 @@ impl Lower<'_> {
             syn::Type::Slice(slice) => Ok(Ty::Slice(Box::new(self.ty(&slice.elem)?))),
             syn::Type::Reference(reference) => {
                 if let syn::Type::TraitObject(object) = reference.elem.as_ref() {
-                    return fail(object.span(), "devices have no trait objects: use a generic function, or `match` on a number");
+                    return fail(
+                        object.span(),
+                        "devices have no trait objects: use a generic function, or `match` on a number",
+                    );
                 }
                 let inner = Box::new(self.ty(&reference.elem)?);
                 Ok(Ty::Ref { mutable: reference.mutability.is_some(), inner })
@@ -35,13 +38,16 @@ impl Lower<'_> {
             syn::Type::Infer(_) => Ok(self.table.any()),
             syn::Type::Never(_) => Ok(Ty::Never),
             syn::Type::Ptr(_) => fail(span, "kernels have no raw pointers: use a slice and an index"),
-            syn::Type::BareFn(_) => fail(span, "kernels have no function pointers: use a closure, or `match` on a number"),
+            syn::Type::BareFn(_) => {
+                fail(span, "kernels have no function pointers: use a closure, or `match` on a number")
+            }
             syn::Type::TraitObject(_) => {
                 fail(span, "devices have no trait objects: use a generic function, or `match` on a number")
             }
-            syn::Type::ImplTrait(_) => {
-                fail(span, "a parameter of a kernel's function has a type or a type parameter, not `impl Trait`")
-            }
+            syn::Type::ImplTrait(_) => fail(
+                span,
+                "a parameter of a kernel's function has a type or a type parameter, not `impl Trait`",
+            ),
             other => fail(span, format!("`{}` is not a type that kernels use", other.to_token_stream())),
         }
     }
@@ -72,22 +78,28 @@ impl Lower<'_> {
             }
             "AtomicU32" => Ok(Ty::Atomic(Scalar::U32)),
             "AtomicI32" => Ok(Ty::Atomic(Scalar::I32)),
-            "AtomicU64" | "AtomicI64" | "AtomicUsize" | "AtomicBool" | "AtomicU8" | "AtomicU16" | "AtomicI8"
-            | "AtomicI16" | "AtomicIsize" => {
+            "AtomicU64" | "AtomicI64" | "AtomicUsize" | "AtomicBool" | "AtomicU8" | "AtomicU16"
+            | "AtomicI8" | "AtomicI16" | "AtomicIsize" => {
                 fail(span, format!("Metal has no `{name}`: use `AtomicU32` or `AtomicI32`"))
             }
             "f64" => fail(span, "Metal has no `f64`: use `f32`"),
             "i128" | "u128" => fail(span, format!("Metal has no `{name}`: use two `u64`")),
-            "char" | "str" | "String" => {
-                fail(span, format!("kernels have no text (`{name}`): pass numbers, such as the bytes as `&[u8]`"))
-            }
+            "char" | "str" | "String" => fail(
+                span,
+                format!("kernels have no text (`{name}`): pass numbers, such as the bytes as `&[u8]`"),
+            ),
             "Vec" | "Box" | "Rc" | "Arc" | "HashMap" | "VecDeque" | "BTreeMap" => fail(
                 span,
-                format!("kernels do not allocate (`{name}`): use an array, a `#[threadgroup]` array, or a slice argument"),
+                format!(
+                    "kernels do not allocate (`{name}`): use an array, a `#[threadgroup]` array, or a slice argument"
+                ),
             ),
-            "Option" | "Result" => {
-                fail(span, format!("kernels have no `{name}`: return the value and a `bool`, or a number that means none"))
-            }
+            "Option" | "Result" => fail(
+                span,
+                format!(
+                    "kernels have no `{name}`: return the value and a `bool`, or a number that means none"
+                ),
+            ),
             "Cell" | "RefCell" | "Mutex" | "RwLock" => {
                 fail(span, format!("kernels have no `{name}`: share memory through atomics and barriers"))
             }
@@ -99,9 +111,12 @@ impl Lower<'_> {
 
     /// The length of an array, as MSL.
     pub(crate) fn length(&mut self, expr: &syn::Expr) -> Result<String> {
-        let constant = "the length of an array is a number, a constant or a const parameter, or computed from those";
+        let constant =
+            "the length of an array is a number, a constant or a const parameter, or computed from those";
         match expr {
-            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => Ok(int.base10_digits().to_owned()),
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => {
+                Ok(int.base10_digits().to_owned())
+            }
             syn::Expr::Path(path) => match path.path.segments.last() {
                 Some(segment) => {
                     let name = segment.ident.to_string();

@@ -2,7 +2,7 @@
 
 use elinvar_rust_to_msl::{Items, Parameter, Role, Translation, is_parameter_attribute, translate};
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{format_ident, quote};
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 
@@ -322,7 +322,6 @@ fn host(
                     views.push(quote!(#field));
                     calls.push(quote!(&#field[..]));
                 } else {
-                    // Leaked for the run of a threadgroup, and freed by the runner of the next: see `Owned`.
                     views.push(quote!(#field));
                     calls.push(quote!(#field.shared()));
                 }
@@ -346,7 +345,7 @@ fn host(
         }
     }
     let _ = views;
-    let run = quote_spanned! {function.sig.ident.span()=>
+    let run = quote! {
         ::elinvar::kernel::host::run_groups(
             threads,
             group,

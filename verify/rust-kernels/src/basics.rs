@@ -10,6 +10,11 @@ pub fn saxpy(x: &[f32], y: &mut [f32], a: f32, #[thread_position_in_grid] i: usi
     }
 }
 
+/// The line of `saxpy` that indexes.
+pub fn saxpy_line() -> u32 {
+    line!() - 6
+}
+
 /// Reverses each threadgroup's part.
 #[elinvar::kernel]
 pub fn reverse(

@@ -49,7 +49,11 @@ pub fn device(arguments: TokenStream, item: TokenStream) -> TokenStream {
         }
     }
     let rest = publish(&parsed);
-    quote!(#item #rest)
+    // Kernels have no iterators, which clippy would prefer.
+    let allowed = matches!(parsed, syn::Item::Fn(_)).then(|| {
+        quote!(#[allow(clippy::needless_range_loop, clippy::manual_memcpy, clippy::manual_swap, clippy::too_many_arguments)])
+    });
+    quote!(#allowed #item #rest)
 }
 
 /// Defines the macro of an item, after the items that it uses are collected.

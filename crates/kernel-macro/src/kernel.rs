@@ -278,8 +278,7 @@ fn host(
         let syn::FnArg::Typed(typed) = input else { continue };
         if is_shared {
             let inner = referred(&typed.ty).clone();
-            typed.ty =
-                Box::new(syn::parse_quote_spanned!(typed.ty.span()=> ::elinvar::kernel::Shared<'_, #inner>));
+            *typed.ty = syn::parse_quote_spanned!(typed.ty.span()=> ::elinvar::kernel::Shared<'_, #inner>);
             if let syn::Pat::Ident(ident) = typed.pat.as_mut() {
                 ident.mutability.get_or_insert(syn::Token![mut](Span::mixed_site()));
                 shared.push(ident.ident.clone());

@@ -88,7 +88,7 @@ pub fn smoothstep(low: f32, high: f32, x: f32) -> f32 {
 
 /// The number limited to 0 to 1; 0 for NaN.
 pub fn saturate(x: f32) -> f32 {
-    x.max(0.0).min(1.0)
+    if x > 0.0 { x.min(1.0) } else { 0.0 }
 }
 
 /// 1 divided by the square root.

@@ -158,6 +158,8 @@ mod pages {
     mod memory {}
     #[doc = include_str!("../../../docs/errors-and-recovery.md")]
     mod errors_and_recovery {}
+    #[doc = include_str!("../../../docs/rust-kernels.md")]
+    mod rust_kernels {}
     #[doc = include_str!("../../../docs/launches.md")]
     mod launches {}
     #[doc = include_str!("../../../docs/cooperative-launches.md")]

@@ -351,8 +351,8 @@ fn nbody() -> Result<()> {
             let scale = f64::from(other.position.w) / (square * square.sqrt());
             (0..3).for_each(|i| force[i] += d[i] * scale);
         }
-        for i in 0..3 {
-            let velocity = f64::from(me.velocity[i]) + force[i] * 0.01;
+        for (i, force) in force.into_iter().enumerate() {
+            let velocity = f64::from(me.velocity[i]) + force * 0.01;
             expected.extend([(f64::from(me.position[i]) + velocity * 0.01) as f32, velocity as f32]);
         }
     }

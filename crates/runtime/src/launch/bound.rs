@@ -217,10 +217,13 @@ pub(crate) struct Key {
     checked: bool,
 }
 
+/// A pipeline and the identity of its kernel.
+type Compiled = (Arc<dyn Pipeline>, Arc<str>);
+
 /// The compiled kernels of a device that are written in Rust. Does not keep the device alive.
 #[derive(Default)]
 pub(crate) struct RustKernels {
-    pipelines: Mutex<HashMap<Key, (Arc<dyn Pipeline>, Arc<str>)>>,
+    pipelines: Mutex<HashMap<Key, Compiled>>,
 }
 
 impl RustKernels {

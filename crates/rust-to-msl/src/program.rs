@@ -49,6 +49,10 @@ pub(crate) struct Program<'a> {
     /// Parameters of the kernel that are in constant memory.
     pub(crate) constant_parameters: BTreeSet<String>,
     pub(crate) errors: Vec<Error>,
+    /// The function that is checked alone.
+    pub(crate) checked: Option<String>,
+    /// Functions in the kernel's body.
+    pub(crate) nested: BTreeSet<String>,
 }
 
 impl<'a> Program<'a> {
@@ -68,6 +72,8 @@ impl<'a> Program<'a> {
             calling: Vec::new(),
             constant_parameters: BTreeSet::new(),
             errors: Vec::new(),
+            checked: None,
+            nested: BTreeSet::new(),
         }
     }
 
@@ -252,12 +258,32 @@ impl<'a> Program<'a> {
         let Some(function) = self.items.functions.get(&instance.function) else {
             return fail(span, format!("`{}` is not known in kernels", instance.function));
         };
+        // Errors of another item are reported where it is defined; here they are one at the call.
+        let known = self.errors.len();
         self.calling.push(instance.function.clone());
         let callee = self.write_instance(instance, function);
         self.calling.pop();
-        let callee = callee?;
+        let callee = match callee {
+            Err(error) if self.is_alone(&instance.function) => {
+                self.errors.truncate(known);
+                let message = format!("`{}` is not translated: {}", instance.function, error.message);
+                return fail(span, message);
+            }
+            other => other?,
+        };
         self.instances.insert(instance.clone(), callee.clone());
         Ok(callee)
+    }
+
+    /// Whether the function is checked where it is defined, and that is not what happens now.
+    fn is_alone(&self, function: &str) -> bool {
+        self.checked.as_deref() != Some(function)
+            && !self.nested.contains(function)
+            && self
+                .items
+                .functions
+                .get(function)
+                .is_some_and(|function| function.sig.generics.params.is_empty())
     }
 
     fn write_instance(&mut self, instance: &Instance, function: &syn::ItemFn) -> Result<Callee> {

@@ -143,11 +143,14 @@ fn push(out: &mut String, indent: usize, text: &str) {
 /// # Errors
 /// Everything in it that is not in the subset, with its span.
 pub fn translate(kernel: &syn::ItemFn, items: &Items) -> std::result::Result<Translation, Vec<Error>> {
+    let outer = items;
     let mut items = items.clone();
     if let Err(error) = items.add_nested(&kernel.block) {
         return Err(vec![error]);
     }
     let mut program = Program::new(&items, kernel.sig.ident.span());
+    program.nested =
+        items.functions.keys().filter(|name| !outer.functions.contains_key(*name)).cloned().collect();
     match build(kernel, &mut program) {
         Ok(translation) if program.errors.is_empty() => Ok(translation),
         Ok(_) => Err(program.errors),
@@ -173,6 +176,7 @@ pub fn check(function: &syn::ItemFn, items: &Items) -> std::result::Result<(), V
         return Err(vec![error]);
     }
     let mut program = Program::new(&items, function.sig.ident.span());
+    program.checked = Some(function.sig.ident.to_string());
     let instance = crate::program::Instance {
         function: function.sig.ident.to_string(),
         generics: Vec::new(),

@@ -43,15 +43,7 @@ impl Emit<'_, '_> {
                 let to = self.ty(expr);
                 self.cast(value, &to)
             }
-            Kind::Index(base, index) => {
-                let codes = self.operands(&[base.as_ref(), index.as_ref()])?;
-                Ok(Code::primary(format!("{}[{}]", codes[0].within(super::PRIMARY), codes[1].text)))
-            }
-            Kind::Field(base, name) => {
-                let base = self.expr(base)?;
-                Ok(Code::primary(format!("{}.{name}", base.within(super::PRIMARY))))
-            }
-            Kind::Deref(value) | Kind::Borrow(value) => self.expr(value),
+            Kind::Index(..) | Kind::Field(..) | Kind::Deref(_) | Kind::Borrow(_) => self.place(expr, false),
             Kind::Operation { operation, operands, .. } => self.operation(expr, operation, operands),
             Kind::Call { function, generics, constants, arguments } => {
                 self.call(expr, function, generics, constants, arguments)
@@ -96,6 +88,26 @@ impl Emit<'_, '_> {
                 Ok(Code { text, precedence: TERNARY })
             }
             _ => self.by_statements(expr),
+        }
+    }
+
+    /// A place: its indices are evaluated in order, and it is read after them. `keep` if something evaluated later may change an index.
+    pub(super) fn place(&mut self, expr: &Expr, keep: bool) -> Result<Code> {
+        match &expr.kind {
+            Kind::Index(base, index) => {
+                let base = self.place(base, keep || has_effect(index))?;
+                let mut code = self.expr(index)?;
+                if keep && !is_stable(self.function, index) {
+                    code = self.spill(&code, &Ty::USIZE)?;
+                }
+                Ok(Code::primary(format!("{}[{}]", base.within(super::PRIMARY), code.text)))
+            }
+            Kind::Field(base, name) => {
+                let base = self.place(base, keep)?;
+                Ok(Code::primary(format!("{}.{name}", base.within(super::PRIMARY))))
+            }
+            Kind::Deref(value) | Kind::Borrow(value) => self.place(value, keep),
+            _ => self.expr(expr),
         }
     }
 

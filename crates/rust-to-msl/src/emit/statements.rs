@@ -165,7 +165,7 @@ impl Emit<'_, '_> {
             let ty = self.ty(value);
             code = self.spill(&code, &ty)?;
         }
-        let place = self.expr(place)?;
+        let place = self.place(place, false)?;
         Ok((code, place))
     }
 

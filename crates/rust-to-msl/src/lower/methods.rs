@@ -39,6 +39,13 @@ impl Lower<'_> {
         span: Span,
     ) -> Result<Expr> {
         let ty = self.table.shallow(&receiver.ty);
+        if let Ty::Ref { inner, .. } = &ty
+            && let inner = self.table.shallow(inner)
+            && matches!(inner, Ty::Scalar(_) | Ty::Vector(..) | Ty::Param(_))
+        {
+            let value = Self::expr_of(inner, receiver.span, Kind::Deref(Box::new(receiver)));
+            return self.method(name, value, arguments, span);
+        }
         match ty.peeled() {
             Ty::Slice(_) | Ty::Array(..) => self.slice_method(name, receiver, span),
             Ty::Vector(lanes, lane) => {

@@ -28,9 +28,10 @@ impl Lower<'_> {
             return self.inline(&closure, &call.args, span);
         }
         if names.len() == 1
-            && let Some(Meaning::Local(_)) = self.find(&name)
+            && let Some(Meaning::Local(local)) = self.find(&name)
         {
-            return fail(span, "kernels call functions and closures by their names");
+            let ty = self.locals[*local].ty.clone();
+            return self.unknown(span, &ty, "kernels call functions and closures by their names");
         }
         let arguments: Vec<Expr> =
             call.args.iter().map(|argument| self.expr(argument)).collect::<Result<_>>()?;

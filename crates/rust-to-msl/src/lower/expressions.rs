@@ -126,7 +126,7 @@ impl Lower<'_> {
             syn::UnOp::Not(_) => Ok(Self::expr_of(ty, span, Kind::Unary(Unary::Not, Box::new(value)))),
             syn::UnOp::Deref(_) => match self.table.shallow(&ty) {
                 Ty::Ref { inner, .. } => Ok(Self::expr_of(*inner, span, Kind::Deref(Box::new(value)))),
-                _ => fail(span, "only references are dereferenced in kernels"),
+                other => self.unknown(span, &other, "only references are dereferenced in kernels"),
             },
             _ => fail(span, "this operator is not translated to MSL"),
         }
@@ -236,10 +236,8 @@ impl Lower<'_> {
             // rustc checks the index.
             Ty::Vector(_, lane) => lane.as_ref().clone(),
             other => {
-                return fail(
-                    base.span,
-                    format!("`{other}` has no elements: index a slice, an array or a vector"),
-                );
+                let message = format!("`{other}` has no elements: index a slice, an array or a vector");
+                return self.unknown(base.span, other, message);
             }
         };
         self.same(&at.ty, &Ty::USIZE, at.span);
@@ -277,7 +275,7 @@ impl Lower<'_> {
                     None => return fail(span, format!("`{of}` has no field `{name}`")),
                 }
             }
-            other => return fail(span, format!("`{other}` has no field `{name}`")),
+            other => return self.unknown(span, other, format!("`{other}` has no field `{name}`")),
         };
         Ok(Self::expr_of(ty, span, Kind::Field(Box::new(base), field_name(&name))))
     }

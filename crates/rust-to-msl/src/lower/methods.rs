@@ -68,7 +68,11 @@ impl Lower<'_> {
                     ),
                 ),
             },
-            Ty::Var(_) => fail(receiver.span, "the type of this is not known here: write it, as in `1.0f32`"),
+            Ty::Var(_) => self.unknown(
+                receiver.span,
+                &ty,
+                "the type of this is not known here: write it, as in `1.0f32`",
+            ),
             other => fail(span, format!("`{other}` has no method `{name}` that kernels know")),
         }
     }

@@ -109,7 +109,7 @@ impl<'a> Lower<'a> {
         let mut body = match lowered {
             Ok(body) => body,
             Err(error) => {
-                self.errors.push(error);
+                self.report(error);
                 return Err(self.errors);
             }
         };
@@ -148,7 +148,14 @@ impl<'a> Lower<'a> {
         if !self.errors.is_empty() {
             return;
         }
+        let mut reported = Vec::new();
         for (ty, span) in &self.obligations {
+            // One error for each variable, not for each use.
+            let variable = self.table.shallow(ty);
+            if reported.contains(&variable) {
+                continue;
+            }
+            let known = self.errors.len();
             if self.table.is_float_literal(ty) {
                 self.errors.push(Error::new(
                     *span,
@@ -159,6 +166,9 @@ impl<'a> Lower<'a> {
                     *span,
                     "the type of this is not known here: write it, as in `let x: f32`",
                 ));
+            }
+            if self.errors.len() > known {
+                reported.push(variable);
             }
         }
     }
@@ -288,11 +298,24 @@ impl<'a> Lower<'a> {
                 }
             };
             if let Err(error) = result {
-                self.errors.push(error);
+                self.report(error);
                 self.forget(statement);
             }
         }
         Ok(lowered)
+    }
+
+    /// Keeps an error, unless it only follows from an earlier one.
+    fn report(&mut self, error: Error) {
+        if !error.message.is_empty() || self.errors.is_empty() {
+            self.errors.push(error);
+        }
+    }
+
+    /// An error about something whose type is not known, which follows from an earlier error if there is one.
+    fn unknown<T>(&self, span: Span, ty: &Ty, message: impl Into<String>) -> Result<T> {
+        let follows = !self.errors.is_empty() && matches!(self.table.shallow(ty), Ty::Var(_));
+        fail(span, if follows { String::new() } else { message.into() })
     }
 
     /// Binds the names of a statement that has an error, so that uses of them are not errors too.

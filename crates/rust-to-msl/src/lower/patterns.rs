@@ -15,6 +15,7 @@ pub(super) fn names(pattern: &syn::Pat) -> Vec<String> {
         syn::Pat::Ident(ident) => vec![ident.ident.to_string()],
         syn::Pat::Type(typed) => names(&typed.pat),
         syn::Pat::Tuple(tuple) => tuple.elems.iter().flat_map(names).collect(),
+        syn::Pat::TupleStruct(tuple) => tuple.elems.iter().flat_map(names).collect(),
         syn::Pat::Paren(paren) => names(&paren.pat),
         _ => Vec::new(),
     }

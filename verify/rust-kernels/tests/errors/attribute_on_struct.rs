@@ -1,0 +1,4 @@
+#[elinvar::kernel]
+struct K;
+
+fn main() {}

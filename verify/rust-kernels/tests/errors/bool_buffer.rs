@@ -1,0 +1,6 @@
+#[elinvar::kernel]
+fn k(x: &mut [bool], #[thread_position_in_grid] i: usize) {
+    x[i] = true;
+}
+
+fn main() {}

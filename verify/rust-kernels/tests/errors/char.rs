@@ -1,0 +1,6 @@
+#[elinvar::kernel]
+fn k(x: &mut [u32], #[thread_position_in_grid] i: usize) {
+    x[i] = 'a' as u32;
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[elinvar::device]
+struct K {
+    a: f32,
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+#[derive(Clone, Copy, elinvar::KernelType)]
+#[repr(u32)]
+enum E {
+    A,
+    B(f32),
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+#[derive(Clone, Copy, elinvar::KernelType)]
+#[repr(C)]
+struct P<T> {
+    a: T,
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+#[elinvar::device]
+fn first(x: *const f32) -> f32 {
+    let _ = x;
+    0.0
+}
+
+fn main() {}

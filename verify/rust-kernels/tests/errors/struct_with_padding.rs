@@ -1,0 +1,8 @@
+#[derive(Clone, Copy, elinvar::KernelType)]
+#[repr(C)]
+struct P {
+    a: u8,
+    b: u32,
+}
+
+fn main() {}

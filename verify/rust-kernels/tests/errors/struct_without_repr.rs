@@ -1,0 +1,6 @@
+#[derive(Clone, Copy, elinvar::KernelType)]
+struct P {
+    a: f32,
+}
+
+fn main() {}

@@ -1,0 +1,5 @@
+#[derive(Clone, Copy, elinvar::KernelType)]
+#[repr(C)]
+struct P(f32, f32);
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[elinvar::kernel]
+fn k(x: &mut [usize], #[thread_position_in_grid] i: usize) {
+    x[i] = 1;
+}
+
+fn main() {}

@@ -9,3 +9,4 @@ pub mod physics;
 pub mod reductions;
 pub mod signals;
 pub mod sorting;
+pub mod twins;

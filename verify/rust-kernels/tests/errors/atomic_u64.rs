@@ -1,3 +1,5 @@
+//! Fails to compile: atomic u64.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[elinvar::kernel]

@@ -1,3 +1,5 @@
+//! Fails to compile: attribute on struct.
+
 #[elinvar::kernel]
 struct K;
 

@@ -1,3 +1,5 @@
+//! Fails to compile: bool buffer.
+
 #[elinvar::kernel]
 fn k(x: &mut [bool], #[thread_position_in_grid] i: usize) {
     x[i] = true;

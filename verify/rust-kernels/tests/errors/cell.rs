@@ -1,3 +1,5 @@
+//! Fails to compile: cell.
+
 use std::cell::Cell;
 
 #[elinvar::kernel]

@@ -1,3 +1,5 @@
+//! Fails to compile: device on struct.
+
 #[elinvar::device]
 struct K {
     a: f32,

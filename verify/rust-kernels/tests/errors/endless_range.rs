@@ -1,3 +1,5 @@
+//! Fails to compile: endless range.
+
 #[elinvar::kernel]
 fn k(y: &mut [u32], #[thread_position_in_grid] i: usize) {
     for k in 0.. {

@@ -1,3 +1,5 @@
+//! Fails to compile: enum with fields.
+
 #[derive(Clone, Copy, elinvar::KernelType)]
 #[repr(u32)]
 enum E {

@@ -1,3 +1,5 @@
+//! Fails to compile: generic struct.
+
 #[derive(Clone, Copy, elinvar::KernelType)]
 #[repr(C)]
 struct P<T> {

@@ -1,3 +1,5 @@
+//! Fails to compile: i128.
+
 #[elinvar::kernel]
 fn k(x: &mut [u32], #[thread_position_in_grid] i: usize) {
     let a: u128 = 5;

@@ -1,3 +1,5 @@
+//! Fails to compile: index in simdgroup vector.
+
 use elinvar::kernel::Vec2;
 
 #[elinvar::kernel]

@@ -1,3 +1,5 @@
+//! Fails to compile: launch aliased.
+
 #[elinvar::kernel]
 fn k(x: &[f32], y: &mut [f32], #[thread_position_in_grid] i: usize) {
     y[i] = x[i];

@@ -1,3 +1,5 @@
+//! Fails to compile: launch missing argument.
+
 #[elinvar::kernel]
 fn k(y: &mut [f32], a: f32, #[thread_position_in_grid] i: usize) {
     y[i] = a;

@@ -1,3 +1,5 @@
+//! Fails to compile: method of struct.
+
 #[derive(Clone, Copy, elinvar::KernelType)]
 #[repr(C)]
 struct P {

@@ -1,3 +1,5 @@
+//! Fails to compile: mutable atomics.
+
 use std::sync::atomic::AtomicU32;
 
 #[elinvar::kernel]

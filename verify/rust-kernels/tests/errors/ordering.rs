@@ -1,3 +1,5 @@
+//! Fails to compile: ordering.
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[elinvar::kernel]

@@ -1,3 +1,5 @@
+//! Fails to compile: own macro.
+
 macro_rules! double {
     ($x:expr) => {
         $x * 2.0

@@ -1,3 +1,5 @@
+//! Fails to compile: question mark.
+
 #[elinvar::device]
 fn f(x: u32) -> u32 {
     let v = x.checked_add(1)?;

@@ -1,3 +1,5 @@
+//! Fails to compile: raw pointer.
+
 #[elinvar::device]
 fn first(x: *const f32) -> f32 {
     let _ = x;

@@ -1,3 +1,5 @@
+//! Fails to compile: some.
+
 #[elinvar::kernel]
 fn k(x: &mut [u32], #[thread_position_in_grid] i: usize) {
     let v = Some(3u32);

@@ -1,3 +1,5 @@
+//! Fails to compile: string.
+
 #[elinvar::kernel]
 fn k(x: &mut [u32], #[thread_position_in_grid] i: usize) {
     let s = "text";

@@ -1,3 +1,5 @@
+//! Fails to compile: struct with padding.
+
 #[derive(Clone, Copy, elinvar::KernelType)]
 #[repr(C)]
 struct P {

@@ -1,3 +1,5 @@
+//! Fails to compile: struct without repr.
+
 #[derive(Clone, Copy, elinvar::KernelType)]
 struct P {
     a: f32,

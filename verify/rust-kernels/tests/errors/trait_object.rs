@@ -1,3 +1,5 @@
+//! Fails to compile: trait object.
+
 #[elinvar::device]
 fn apply(f: &dyn Fn(f32) -> f32, x: f32) -> f32 {
     f(x)

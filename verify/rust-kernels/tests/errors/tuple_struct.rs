@@ -1,3 +1,5 @@
+//! Fails to compile: tuple struct.
+
 #[derive(Clone, Copy, elinvar::KernelType)]
 #[repr(C)]
 struct P(f32, f32);

@@ -1,3 +1,5 @@
+//! Fails to compile: unmarked constant.
+
 const LIMIT: f32 = 2.0;
 
 #[elinvar::kernel]

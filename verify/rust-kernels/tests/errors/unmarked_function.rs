@@ -1,3 +1,5 @@
+//! Fails to compile: unmarked function.
+
 fn helper(x: f32) -> f32 {
     x + 1.0
 }

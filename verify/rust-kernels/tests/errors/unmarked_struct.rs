@@ -1,3 +1,5 @@
+//! Fails to compile: unmarked struct.
+
 #[derive(Clone, Copy)]
 struct P {
     a: f32,

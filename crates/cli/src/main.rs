@@ -29,6 +29,7 @@ mod stages;
 mod summary;
 mod target;
 mod test;
+mod translate;
 mod value;
 
 use std::ffi::OsString;
@@ -67,6 +68,8 @@ enum Verb {
     Bench(bench::Bench),
     /// Run a program that links Elinvar, and write a report of what its devices did
     Profile(profile::Profile),
+    /// Translate kernels of another language to Metal Shading Language
+    Translate(translate::Translate),
     /// Run the tests of a crate that uses Metal, without a Mac
     Test(test::Test),
 }
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Verb::Replay(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
+        Verb::Translate(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };
     match done {

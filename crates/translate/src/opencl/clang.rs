@@ -28,6 +28,9 @@ const LANGUAGE: &[&str] = &[
     "-fno-color-diagnostics",
 ];
 
+/// Largest tree in bytes of JSON.
+const MAX_TREE: u64 = 2 << 30;
+
 /// A source under translation.
 pub(super) struct Clang<'a> {
     toolchain: &'a Toolchain,
@@ -46,7 +49,8 @@ impl<'a> Clang<'a> {
             text.push_str(&format!("#line 1 \"{name}\"\n{}\n", file.text.trim_start_matches('\u{feff}')));
         }
         std::fs::write(scratch.path().join(MAIN), text).map_err(io)?;
-        let limits = Limits::from_env().map_err(Error::Environment)?;
+        let mut limits = Limits::from_env().map_err(Error::Environment)?;
+        limits.stdout = MAX_TREE;
         Ok(Self { toolchain, source, scratch, limits })
     }
 
@@ -68,13 +72,13 @@ impl<'a> Clang<'a> {
         let main = self.scratch.path().join(MAIN);
         self.expect_inside(&text.files, &main)?;
         text.files.iter_mut().for_each(|name| shorten(name, self.scratch.path()));
-        std::fs::write(self.scratch.path().join(TEXT), &text.text)
-            .map_err(|error| Error::Environment(error.to_string()))?;
         Ok(text)
     }
 
-    /// The tree of the preprocessed text, in JSON.
-    pub fn tree(&self) -> Result<Vec<u8>> {
+    /// The tree of preprocessed text, in JSON.
+    pub fn tree(&self, text: &str) -> Result<Vec<u8>> {
+        let written = std::fs::write(self.scratch.path().join(TEXT), text);
+        written.map_err(|error| Error::Environment(error.to_string()))?;
         let arguments = ["-fsyntax-only", "-Xclang", "-ast-dump=json", "-w"].map(str::to_owned);
         let output = self.run(&arguments, TEXT)?;
         if output.status.success() {

@@ -14,6 +14,7 @@ mod helpers;
 mod names;
 mod output;
 mod program;
+mod prune;
 mod render;
 pub(crate) mod report;
 mod text;
@@ -89,7 +90,7 @@ const STACK: usize = 1 << 30;
 pub fn translate(toolchain: &Toolchain, source: &Source, options: &Options) -> Result<Translation> {
     let clang = Clang::new(toolchain, source)?;
     let text = clang.preprocess()?;
-    let tree = clang.tree()?;
+    let tree = clang.tree(&prune::prune(&text.text, &options.kernels))?;
     std::thread::scope(|scope| {
         let run = || write(source, &text, &tree, &clang.text_path(), options);
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An argument of a kernel, in both languages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its declaration in OpenCL C.
-    pub opencl: String,
+    /// Its declaration in the source's language.
+    pub source: String,
     /// Its declaration in MSL, with its index.
     pub msl: String,
 }

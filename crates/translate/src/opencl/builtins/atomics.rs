@@ -21,13 +21,14 @@ pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
     };
     let bare = pointer.bare();
     // The user's cast to a volatile integer is not needed besides that to the atomic type.
-    let address = match (bare.kind.as_str(), bare.children.last()) {
-        ("CStyleCastExpr", Some(inner)) if Shape::of(&inner.plain) == Shape::Pointer && inner.plain.contains('*') => {
-            to.node(inner)
-        }
-        _ => to.node(pointer),
+    let object = match (bare.kind.as_str(), bare.children.last()) {
+        ("CStyleCastExpr", Some(inner)) if Shape::of(&inner.plain) == Shape::Pointer => inner,
+        _ => bare,
     };
-    let object = format!("({place} {atomic}*){}", crate::opencl::render::wrap(&address));
+    let is_volatile =
+        parse(&object.plain).is_some_and(|ty| ty.pointee().is_some_and(|to| to.qualifiers().is_volatile));
+    let volatile = if is_volatile { "volatile " } else { "" };
+    let object = format!("({volatile}{place} {atomic}*){}", crate::opencl::render::wrap(&to.node(object)));
     let mut value = |index: usize| call.args.get(index).map(|arg| to.exactly(arg, Shape::Scalar(scalar)));
     let one = if scalar == Scalar::UInt { "1u" } else { "1" };
     let (function, operand) = match operation {
@@ -54,7 +55,7 @@ pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
             to.helpers.add(&format!("{name} {of} {place}"), name, || {
                 format!(
                     "// Stores `value` if `*p` is `expected`; returns what was there.\n\
-                     inline {of} {name}({place} {atomic}* p, {of} expected, {of} value) {{\n    \
+                     inline {of} {name}(volatile {place} {atomic}* p, {of} expected, {of} value) {{\n    \
                      {of} found = expected;\n    \
                      while (!atomic_compare_exchange_weak_explicit(p, &found, value, memory_order_relaxed, memory_order_relaxed)\n           \
                      && found == expected) {{}}\n    \

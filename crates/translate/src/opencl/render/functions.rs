@@ -26,8 +26,9 @@ impl Renderer<'_> {
         let open = self.text[at..].find('(').map_or(end, |found| at + found);
         let close = closing(self.text, open).unwrap_or(end);
         let mut out = self.head(node, is_kernel);
+        // A head on several lines has its line breaks before the name.
+        out = self.fit(begin, open, out).replace(" \n", "\n");
         out.push_str(&name);
-        out = self.fit(begin, open, out);
         out.push('(');
         let mut cursor = open + 1;
         let mut prologue = String::new();
@@ -180,7 +181,7 @@ impl Renderer<'_> {
                 format!("constant {declared} [[buffer({})]]", bindings.buffers - 1)
             }
         };
-        bindings.arguments.push(Argument { opencl: format!("{} {written}", param.ty.replace("__private", "").trim()), msl: declared.clone() });
+        bindings.arguments.push(Argument { source: format!("{} {written}", param.ty.replace("__private", "").trim()), msl: declared.clone() });
         declared
     }
 

@@ -85,7 +85,8 @@ impl Translate {
     /// Rejects names of kernels that the file does not have.
     fn expect_kernels(&self, translation: &Translation) -> Result<()> {
         let has = |name: &String| {
-            translation.kernels.iter().any(|kernel| kernel.name == *name) || translation.refused.contains(name)
+            translation.kernels.iter().any(|kernel| kernel.name == *name)
+                || translation.refused.contains(name)
         };
         let file = self.file.display();
         if let Some(name) = self.kernels.iter().find(|name| !has(name)) {
@@ -102,7 +103,8 @@ fn report_text(translation: &Translation) -> String {
     let mut text = String::new();
     for kernel in &translation.kernels {
         text.push_str(&format!("kernel {}\n", kernel.name));
-        let width = kernel.arguments.iter().map(|argument| argument.source.chars().count()).max().unwrap_or(0);
+        let width =
+            kernel.arguments.iter().map(|argument| argument.source.chars().count()).max().unwrap_or(0);
         for argument in &kernel.arguments {
             text.push_str(&format!("  {:<width$}  {}\n", argument.source, argument.msl));
         }

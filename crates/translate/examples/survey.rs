@@ -60,7 +60,12 @@ fn main() {
     println!("{good} kernels translated and compiled, {refused} reasons, {failed} files failed");
 }
 
-fn survey(toolchain: &Toolchain, base: &Source, file: &str, print: bool) -> Result<(usize, Vec<String>), String> {
+fn survey(
+    toolchain: &Toolchain,
+    base: &Source,
+    file: &str,
+    print: bool,
+) -> Result<(usize, Vec<String>), String> {
     let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let mut source = Source::named(file, text);
@@ -80,7 +85,8 @@ fn survey(toolchain: &Toolchain, base: &Source, file: &str, print: bool) -> Resu
         return Ok((0, translation.errors.into_iter().map(|error| error.message).collect()));
     }
     let msl = Source::named("translated.metal", translation.msl).check_spaces();
-    let program = Program::compile(toolchain, &msl).map_err(|error| error.to_string().lines().take(3).collect::<Vec<_>>().join(" / "))?;
+    let program = Program::compile(toolchain, &msl)
+        .map_err(|error| error.to_string().lines().take(3).collect::<Vec<_>>().join(" / "))?;
     let names: Vec<&str> = program.kernels().iter().map(|kernel| kernel.name.as_str()).collect();
     if print {
         println!("{names:?} {:?}", program.warnings());

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use super::text::call_end;
+use super::text::{call_end, closing, skip_blank};
 
 /// A node. Places are byte offsets into the preprocessed text; `None` for what clang has added.
 #[derive(Debug, Default)]
@@ -218,11 +218,19 @@ impl Places<'_> {
             _ => None,
         };
         let plain = raw.ty.plain.unwrap_or_else(|| raw.ty.written.clone());
+        let children: Vec<Node> = raw.inner.into_iter().map(|inner| self.node(inner)).collect();
+        let mut stop = end.map(|place| place.end);
+        if raw.kind == "CStyleCastExpr" {
+            stop = stop.max(begin.and_then(|place| self.literal_end(place.begin, children.last())));
+        }
+        if stop.is_some() && !raw.kind.ends_with("Decl") {
+            stop = stop.max(children.iter().filter_map(|child| child.end).max());
+        }
         Node {
             id: id(&raw.id),
             kind: raw.kind,
             begin: begin.map(|place| place.begin),
-            end: end.map(|place| place.end),
+            end: stop,
             at,
             from_header: begin.is_some_and(|p| p.from_header) && end.is_some_and(|p| p.from_header),
             name: raw.name,
@@ -240,8 +248,15 @@ impl Places<'_> {
             inline: raw.inline,
             postfix: raw.postfix,
             refers,
-            children: raw.inner.into_iter().map(|inner| self.node(inner)).collect(),
+            children,
         }
+    }
+
+    /// The end of `(float4)(x)`, whose parentheses around `x` are in no node.
+    fn literal_end(&self, begin: usize, inner: Option<&Node>) -> Option<usize> {
+        let open = skip_blank(self.text, closing(self.text, begin)?);
+        let is_outside = inner?.begin? > open && self.text[open..].starts_with('(');
+        is_outside.then(|| closing(self.text, open))?
     }
 
     fn place(&mut self, raw: &RawLocation) -> Option<Place> {

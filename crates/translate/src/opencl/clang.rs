@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use elinvar_driver::{Diagnostic, Severity, Source};
+use elinvar_msl::Toolchain;
 use elinvar_msl::process::{Failure, Limits, run};
 use elinvar_msl::scratch::Scratch;
-use elinvar_msl::Toolchain;
 
 use super::text::Text;
 use crate::{Error, Result};
@@ -126,7 +126,8 @@ impl<'a> Clang<'a> {
             }
             let path = std::fs::canonicalize(name).unwrap_or_else(|_| PathBuf::from(name));
             if Path::new(name) != main && !roots.iter().any(|root| path.starts_with(root)) {
-                let message = format!("`{name}` is outside the include folders; --include-outside allows that");
+                let message =
+                    format!("`{name}` is outside the include folders; --include-outside allows that");
                 let main = self.source.files.first().map(|file| file.name.clone()).unwrap_or_default();
                 return Err(Error::Compile(vec![Diagnostic::error(main, 0, 0, message)]));
             }

@@ -138,10 +138,18 @@ impl Translator<'_> {
         let (refused, good): (Vec<usize>, Vec<usize>) = kernels.iter().copied().partition(broken);
         let kept: BTreeSet<usize> = good.iter().flat_map(|kernel| closures[kernel].iter().copied()).collect();
         pieces.retain(|piece| piece.function.is_none_or(|index| kept.contains(&index)));
-        let msl = Output { text: self.text, helpers: &self.renderer.helpers, lines: options.lines, main: self.main_files() }
-            .write(pieces);
-        let name = |index: &usize| self.program.functions[*index].definition.map_or(String::new(), |node| node.name.clone());
-        let guilty: BTreeSet<usize> = refused.iter().flat_map(|kernel| closures[kernel].iter().copied()).collect();
+        let msl = Output {
+            text: self.text,
+            helpers: &self.renderer.helpers,
+            lines: options.lines,
+            main: self.main_files(),
+        }
+        .write(pieces);
+        let name = |index: &usize| {
+            self.program.functions[*index].definition.map_or(String::new(), |node| node.name.clone())
+        };
+        let guilty: BTreeSet<usize> =
+            refused.iter().flat_map(|kernel| closures[kernel].iter().copied()).collect();
         let mut places: BTreeSet<(usize, &str)> = BTreeSet::new();
         for (_, errors) in self.errors.iter().filter(|(index, _)| guilty.contains(index)) {
             places.extend(errors.iter().map(|(at, message)| (*at, message.as_str())));
@@ -180,7 +188,8 @@ impl Translator<'_> {
 
     /// The declarations at file scope in MSL.
     fn pieces(&mut self, unit: &Node, reachable: &BTreeSet<usize>) -> Vec<Piece> {
-        let nodes: Vec<&Node> = unit.children.iter().filter(|node| node.begin.is_some() && node.end.is_some()).collect();
+        let nodes: Vec<&Node> =
+            unit.children.iter().filter(|node| node.begin.is_some() && node.end.is_some()).collect();
         let (mut pieces, mut at) = (Vec::new(), 0);
         let mut index = 0;
         while index < nodes.len() {
@@ -207,15 +216,28 @@ impl Translator<'_> {
         pieces
     }
 
-    fn piece(&mut self, group: &[&Node], gap: usize, begin: usize, end: usize, reachable: &BTreeSet<usize>) -> Piece {
+    fn piece(
+        &mut self,
+        group: &[&Node],
+        gap: usize,
+        begin: usize,
+        end: usize,
+        reachable: &BTreeSet<usize>,
+    ) -> Piece {
         let renderer = &mut self.renderer;
         let last = group[group.len() - 1];
         let function = (last.kind == "FunctionDecl").then(|| self.program.function(last.id)).flatten();
         let skipped = function.is_some_and(|index| !reachable.contains(&index));
-        let records: Vec<&Node> =
-            group.iter().copied().filter(|node| matches!(node.kind.as_str(), "RecordDecl" | "EnumDecl")).collect();
-        let declared: Vec<&Node> =
-            group.iter().copied().filter(|node| matches!(node.kind.as_str(), "TypedefDecl" | "VarDecl")).collect();
+        let records: Vec<&Node> = group
+            .iter()
+            .copied()
+            .filter(|node| matches!(node.kind.as_str(), "RecordDecl" | "EnumDecl"))
+            .collect();
+        let declared: Vec<&Node> = group
+            .iter()
+            .copied()
+            .filter(|node| matches!(node.kind.as_str(), "TypedefDecl" | "VarDecl"))
+            .collect();
         let text = match (skipped, last.kind.as_str()) {
             (true, _) => String::new(),
             (_, "FunctionDecl") => {
@@ -261,7 +283,8 @@ impl Translator<'_> {
         let mut error = Diagnostic::error(&place.file, place.line, place.column, message);
         let file = self.source.files.iter().find(|file| file.name == place.file);
         let text = file.map(|file| file.text.clone()).or_else(|| std::fs::read_to_string(&place.file).ok());
-        error.source_line = text.and_then(|text| text.lines().nth(place.line as usize - 1).map(str::to_owned));
+        error.source_line =
+            text.and_then(|text| text.lines().nth(place.line as usize - 1).map(str::to_owned));
         error
     }
 }

@@ -89,15 +89,16 @@ impl Output<'_> {
         let mut in_comment = false;
         for row in gap.split_inclusive('\n') {
             let line = row.trim_end_matches('\n');
-            let keep = if in_comment || line.trim_start().starts_with("/*") || line.trim_start().starts_with("//") {
-                line.to_owned()
-            } else if line.trim_start().starts_with("#pragma") && !line.contains("OPENCL") {
-                line.to_owned()
-            } else if line.contains("/*") || line.contains("//") {
-                without_tokens(line)
-            } else {
-                String::new()
-            };
+            let keep =
+                if in_comment || line.trim_start().starts_with("/*") || line.trim_start().starts_with("//") {
+                    line.to_owned()
+                } else if line.trim_start().starts_with("#pragma") && !line.contains("OPENCL") {
+                    line.to_owned()
+                } else if line.contains("/*") || line.contains("//") {
+                    without_tokens(line)
+                } else {
+                    String::new()
+                };
             in_comment = still_open(line, in_comment);
             let file = self.text.origin(self.text.line_of(at)).map(|(file, _)| file);
             let piece_file = self.text.origin(self.text.line_of(piece.begin)).map(|(file, _)| file);

@@ -123,7 +123,9 @@ impl<'a> Program<'a> {
             let Some(body) = self.functions[index].definition.and_then(Node::body) else { continue };
             let (mut calls, mut needs) = (Vec::new(), BTreeSet::new());
             body.walk(&mut |node| {
-                let Some(found) = node.refers.as_ref().filter(|found| found.kind == "FunctionDecl") else { return };
+                let Some(found) = node.refers.as_ref().filter(|found| found.kind == "FunctionDecl") else {
+                    return;
+                };
                 match self.by_id.get(&found.id) {
                     Some(callee) => calls.push((*callee, node.begin.unwrap_or(0))),
                     None => needs.extend(Position::needed_by(&found.name)),
@@ -159,7 +161,10 @@ impl<'a> Program<'a> {
             for (callee, at) in &self.functions[index].calls {
                 let name = self.functions[*callee].definition.map_or("", |node| &node.name);
                 if *callee == index || self.reaches(*callee, index) {
-                    errors.push((*at, format!("recursion: `{name}` calls itself, which OpenCL C and Metal do not allow")));
+                    errors.push((
+                        *at,
+                        format!("recursion: `{name}` calls itself, which OpenCL C and Metal do not allow"),
+                    ));
                 } else if self.functions[*callee].is_kernel {
                     errors.push((*at, format!("`{name}` is a kernel, and a kernel cannot be called in Metal; move its body to a function")));
                 }

@@ -39,7 +39,10 @@ pub(super) fn prune(text: &str, kernels: &[String]) -> String {
     let mut out = text.as_bytes().to_vec();
     for (index, definition) in definitions.iter().enumerate() {
         if !kept.contains(&index) {
-            out[definition.begin..definition.end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+            out[definition.begin..definition.end]
+                .iter_mut()
+                .filter(|byte| **byte != b'\n')
+                .for_each(|byte| *byte = b' ');
         }
     }
     // Whole tokens are replaced, so the text stays UTF-8.
@@ -100,7 +103,9 @@ fn function_name<'a>(head: &[&'a str]) -> Option<(&'a str, bool)> {
         return None;
     }
     let is_kernel = head.contains(&"__kernel") || head.contains(&"kernel");
-    let is_name = |word: &str| word.starts_with(|c: char| c.is_alphabetic() || c == '_') && !word.starts_with("__attribute");
+    let is_name = |word: &str| {
+        word.starts_with(|c: char| c.is_alphabetic() || c == '_') && !word.starts_with("__attribute")
+    };
     // `head` has `(` and `)` of each group at depth 0.
     let mut name = None;
     for pair in head.windows(2) {

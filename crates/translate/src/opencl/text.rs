@@ -24,6 +24,7 @@ pub(super) struct Location {
 impl Text {
     /// Reads the output of `clang -E`.
     pub fn new(preprocessed: &str) -> Self {
+        let preprocessed = &without_as_macros(preprocessed);
         let mut text = String::with_capacity(preprocessed.len());
         let (mut starts, mut origins, mut files) = (Vec::new(), Vec::new(), Vec::<String>::new());
         let (mut file, mut line) = (0, 1);
@@ -66,6 +67,48 @@ impl Text {
         let column = u32::try_from(offset.saturating_sub(start)).unwrap_or(0) + 1;
         Location { file: self.files.get(file).cloned().unwrap_or_default(), line: number, column }
     }
+}
+
+/// Writes `as_float(x)`, a macro of clang's header, as what it expands to: places of nested macros are lost.
+fn without_as_macros(text: &str) -> String {
+    let mut edits: Vec<(usize, usize, String)> = Vec::new();
+    let mut before = "";
+    for (at, token) in tokens(text, 0) {
+        if let Some(ty) = token.strip_prefix("as_").filter(|ty| is_type(ty) && !is_word_before(before)) {
+            let open = skip_blank(text, at + token.len());
+            if text[open..].starts_with('(')
+                && let Some(end) = closing(text, open)
+            {
+                edits.push((at, at + token.len(), "__builtin_astype".into()));
+                edits.push((open, open + 1, "((".into()));
+                edits.push((end - 1, end, format!("), {ty})")));
+            }
+        }
+        before = token;
+    }
+    edits.sort_by_key(|edit| edit.0);
+    let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+    for (from, to, new) in edits {
+        out.push_str(&text[at..from]);
+        out.push_str(&new);
+        at = to;
+    }
+    out.push_str(&text[at..]);
+    out
+}
+
+/// Whether a function's declaration, not a call, follows a token.
+fn is_word_before(token: &str) -> bool {
+    token.starts_with(is_word) && token != "return" && token != "else" && token != "case"
+}
+
+/// Whether a word is a scalar or vector type that `as_` can be followed by.
+fn is_type(word: &str) -> bool {
+    let name = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    let lanes = &word[name.len()..];
+    let is_scalar =
+        super::types::Scalar::named(name).is_some_and(|s| !matches!(s, super::types::Scalar::Bool));
+    is_scalar && matches!(lanes, "" | "2" | "3" | "4" | "8" | "16")
 }
 
 /// Number and file name of a line marker.

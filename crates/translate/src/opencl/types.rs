@@ -110,7 +110,10 @@ impl Type {
                     Self::Array(..) => format!("{place} {}", to.declare(&format!("({star})"), rename)),
                     Self::Named(q, base) => format!("{place} {}{}{star}", q.msl(), rename(base)),
                     Self::Pointer(..) => {
-                        format!("{}{star}", to.declare(&format!("{place} \u{1}"), rename).replace('\u{1}', ""))
+                        format!(
+                            "{}{star}",
+                            to.declare(&format!("{place} \u{1}"), rename).replace('\u{1}', "")
+                        )
                     }
                 }
             }
@@ -224,12 +227,14 @@ impl Shape {
     /// Of a type without typedefs.
     pub fn of(plain: &str) -> Self {
         let lanes = vector_lanes(plain);
-        let head = plain.split("__attribute__").next().unwrap_or(plain);
-        if lanes.is_none() && head.contains(['*', '[', '(']) {
+        let head = match plain.split_once("__attribute__((ext_vector_type(") {
+            Some((before, after)) => {
+                format!("{before}{}", after.split_once(")))").map_or("", |(_, rest)| rest))
+            }
+            None => plain.to_owned(),
+        };
+        if head.contains(['*', '[', '(']) {
             return if head.contains('*') && !head.contains('[') { Self::Pointer } else { Self::Other };
-        }
-        if lanes.is_some() && head.contains(['*', '[']) {
-            return Self::Pointer;
         }
         let words = head.split_whitespace().filter(|word| !Qualifiers::default().word(word));
         let words: Vec<&str> = words.collect();
@@ -303,7 +308,10 @@ pub(super) fn scalar(words: &[&str]) -> Option<Scalar> {
     match words {
         [] => None,
         _ if !words.iter().all(|w| {
-            matches!(*w, "unsigned" | "signed" | "char" | "short" | "int" | "long" | "_Bool" | "__fp16" | "_Float16")
+            matches!(
+                *w,
+                "unsigned" | "signed" | "char" | "short" | "int" | "long" | "_Bool" | "__fp16" | "_Float16"
+            )
         }) =>
         {
             match words {

@@ -77,8 +77,12 @@ fn is_plain(from: Scalar, into: Scalar, is_saturated: bool, rounding: Rounding) 
                 || (from.bits() < 24 && into == Scalar::Float)
                 || (from.bits() <= 8 && into == Scalar::Half)
         }
-        (true, true) => into.bits() > from.bits() || matches!(rounding, Rounding::Default | Rounding::Nearest),
-        (true, false) => !is_saturated && matches!(rounding, Rounding::Default | Rounding::Zero) && into.bits() >= 32,
+        (true, true) => {
+            into.bits() > from.bits() || matches!(rounding, Rounding::Default | Rounding::Nearest)
+        }
+        (true, false) => {
+            !is_saturated && matches!(rounding, Rounding::Default | Rounding::Zero) && into.bits() >= 32
+        }
     }
 }
 
@@ -92,7 +96,14 @@ fn holds(from: Scalar, into: Scalar) -> bool {
 }
 
 /// The conversion of a scalar.
-pub(super) fn text(to: &mut Renderer, from: Scalar, into: Scalar, is_saturated: bool, rounding: Rounding, value: &str) -> String {
+pub(super) fn text(
+    to: &mut Renderer,
+    from: Scalar,
+    into: Scalar,
+    is_saturated: bool,
+    rounding: Rounding,
+    value: &str,
+) -> String {
     if is_plain(from, into, is_saturated, rounding) {
         return format!("{}({value})", into.name());
     }
@@ -118,7 +129,9 @@ fn declare(to: &mut Renderer, from: Scalar, into: Scalar, is_saturated: bool, ro
             let above = power(into, from);
             let below = if into.is_signed() { format!("r < {}", lower(into, from)) } else { "r < 0".into() };
             if is_saturated {
-                format!("{a} r = {rounded};\n    return isnan(r) ? {b}(0) : {below} ? {b}({low}) : {above} ? {b}({high}) : {b}(r);")
+                format!(
+                    "{a} r = {rounded};\n    return isnan(r) ? {b}(0) : {below} ? {b}({low}) : {above} ? {b}({high}) : {b}(r);"
+                )
             } else if into.bits() < 32 {
                 // By way of `int`, as OpenCL devices convert values that do not fit.
                 format!("return {b}(int({rounded}));")
@@ -173,7 +186,8 @@ fn saturated_integer(from: Scalar, into: Scalar) -> String {
     let b = into.name();
     let a = from.name();
     let needs_low = from.is_signed() && (!into.is_signed() || into.bits() < from.bits());
-    let needs_high = into.bits() < from.bits() || (into.bits() == from.bits() && into.is_signed() && !from.is_signed());
+    let needs_high =
+        into.bits() < from.bits() || (into.bits() == from.bits() && into.is_signed() && !from.is_signed());
     let mut text = String::from("return ");
     if needs_low {
         text.push_str(&format!("x < {a}({low}) ? {b}({low}) : "));
@@ -189,7 +203,11 @@ fn directed_from_integer(from: Scalar, into: Scalar, rounding: Rounding) -> Stri
     let f = into.name();
     let (bits, digits) = (from.bits(), if into == Scalar::Half { 11 } else { 24 });
     let u = from.unsigned().name();
-    let magnitude = if from.is_signed() { format!("{u} m = x < 0 ? {u}(0) - {u}(x) : {u}(x);") } else { format!("{u} m = x;") };
+    let magnitude = if from.is_signed() {
+        format!("{u} m = x < 0 ? {u}(0) - {u}(x) : {u}(x);")
+    } else {
+        format!("{u} m = x;")
+    };
     let negative = if from.is_signed() { "x < 0" } else { "false" };
     let one = if bits == 64 { "1ul" } else { "1u" };
     let away = match rounding {
@@ -201,7 +219,9 @@ fn directed_from_integer(from: Scalar, into: Scalar, rounding: Rounding) -> Stri
     let width = if bits == 64 { 64 } else { 32 };
     // Exact bits are kept, the others cut off, and one unit added if the direction is away from zero.
     let overflow = if into == Scalar::Half {
-        format!(" if (r > {word}(65504)) {{ half big = ({away}) ? half(INFINITY) : half(65504.0f); return ({negative}) ? -big : big; }}")
+        format!(
+            " if (r > {word}(65504)) {{ half big = ({away}) ? half(INFINITY) : half(65504.0f); return ({negative}) ? -big : big; }}"
+        )
     } else {
         String::new()
     };
@@ -227,7 +247,9 @@ fn directed_to_half(rounding: Rounding) -> String {
         Rounding::Down => "ushort(b == 0x0000 ? 0x8001 : b < 0x8000 ? b - 1 : b + 1)",
         _ => "ushort(b - 1)",
     };
-    format!("half h = half(x);\n    ushort b = as_type<ushort>(h);\n    return ({wrong}) ? as_type<half>({step}) : h;")
+    format!(
+        "half h = half(x);\n    ushort b = as_type<ushort>(h);\n    return ({wrong}) ? as_type<half>({step}) : h;"
+    )
 }
 
 /// Unused shapes are scalars.

@@ -21,16 +21,25 @@ const DEFINITIONS: &[(&str, &[&str], &str)] = &[
     ("asinpi", &[], "inline float cl_asinpi(float x) { return precise::asin(x) * 0.31830988618f; }"),
     ("acospi", &[], "inline float cl_acospi(float x) { return precise::acos(x) * 0.31830988618f; }"),
     ("atanpi", &[], "inline float cl_atanpi(float x) { return precise::atan(x) * 0.31830988618f; }"),
-    ("atan2pi", &[], "inline float cl_atan2pi(float y, float x) { return precise::atan2(y, x) * 0.31830988618f; }"),
+    (
+        "atan2pi",
+        &[],
+        "inline float cl_atan2pi(float y, float x) { return precise::atan2(y, x) * 0.31830988618f; }",
+    ),
     ("nan", &[], "inline float cl_nan(uint code) { return as_type<float>(code | 0x7fc00000u); }"),
-    ("remainder", &["remquo_bits"], "inline float cl_remainder(float x, float y) { return cl_remquo_bits(x, y).x; }"),
+    (
+        "remainder",
+        &["remquo_bits"],
+        "inline float cl_remainder(float x, float y) { return cl_remquo_bits(x, y).x; }",
+    ),
     ("remquo_bits", &[], include_str!("msl/remquo.metal")),
 ];
 
 pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
     match call.name {
         "sincos" | "fract" | "modf" | "frexp" | "remquo" => return Some(through_pointer(to, call)),
-        "length" | "fast_length" | "distance" | "fast_distance" | "dot" | "normalize" | "fast_normalize" | "cross" => {
+        "length" | "fast_length" | "distance" | "fast_distance" | "dot" | "normalize" | "fast_normalize"
+        | "cross" => {
             return Some(geometric(to, call));
         }
         "upsample" => return upsample(to, call),
@@ -52,7 +61,8 @@ pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
             (own, _) => own,
         })
         .collect();
-    let texts: Vec<String> = call.args.iter().zip(&shapes).map(|(arg, shape)| to.exactly(arg, *shape)).collect();
+    let texts: Vec<String> =
+        call.args.iter().zip(&shapes).map(|(arg, shape)| to.exactly(arg, *shape)).collect();
     let helper = format!("cl_{name}");
     narrow(to, &helper, call.result, &shapes);
     let leaf = |args: &[String]| format!("{helper}({})", args.join(", "));
@@ -124,14 +134,16 @@ fn through_pointer(to: &mut Renderer, call: &Call) -> String {
         }
     };
     to.helpers.add(&format!("{helper} {of}"), &helper, || text);
-    let args: Vec<String> = call.args.iter().enumerate().map(|(k, arg)| to.exactly(arg, call.shape(k))).collect();
+    let args: Vec<String> =
+        call.args.iter().enumerate().map(|(k, arg)| to.exactly(arg, call.shape(k))).collect();
     format!("{helper}({})", args.join(", "))
 }
 
 fn geometric(to: &mut Renderer, call: &Call) -> String {
     let name = call.name.strip_prefix("fast_").unwrap_or(call.name);
     let shape = call.shape(0);
-    let args: Vec<String> = call.args.iter().enumerate().map(|(k, arg)| to.exactly(arg, call.shape(k))).collect();
+    let args: Vec<String> =
+        call.args.iter().enumerate().map(|(k, arg)| to.exactly(arg, call.shape(k))).collect();
     let text = args.join(", ");
     match (name, shape) {
         (_, _) if shape.is_wide() => to.refuse(call.node, format!("`{name}` of this type is not supported")),
@@ -150,8 +162,14 @@ fn geometric(to: &mut Renderer, call: &Call) -> String {
             format!("cl_normalize({text})")
         }
         ("length", Shape::Scalar(_)) => format!("fabs({text})"),
-        ("distance", Shape::Scalar(_)) => format!("fabs({} - {})", super::super::render::wrap(&args[0]), super::super::render::wrap(&args[1])),
-        ("dot", Shape::Scalar(_)) => format!("({} * {})", super::super::render::wrap(&args[0]), super::super::render::wrap(&args[1])),
+        ("distance", Shape::Scalar(_)) => format!(
+            "fabs({} - {})",
+            super::super::render::wrap(&args[0]),
+            super::super::render::wrap(&args[1])
+        ),
+        ("dot", Shape::Scalar(_)) => {
+            format!("({} * {})", super::super::render::wrap(&args[0]), super::super::render::wrap(&args[1]))
+        }
         ("normalize", Shape::Scalar(_)) => format!("sign({text})"),
         _ => format!("{name}({text})"),
     }
@@ -168,7 +186,11 @@ fn upsample(to: &mut Renderer, call: &Call) -> Option<String> {
     let leaf = |args: &[String]| {
         format!("({name}({}) << {bits} | {name}({}))", args[0], args[1]).replace(
             &format!("<< {bits}"),
-            &if of.bits() == 32 || !call.result.is_vector() { format!("<< {bits}") } else { format!("<< {}({bits})", of.name()) },
+            &if of.bits() == 32 || !call.result.is_vector() {
+                format!("<< {bits}")
+            } else {
+                format!("<< {}({bits})", of.name())
+            },
         )
     };
     if call.result.is_vector() || of.bits() >= 32 {
@@ -183,7 +205,8 @@ fn shuffle(to: &mut Renderer, call: &Call) -> String {
     let source = call.shape(0);
     let mask_index = call.args.len() - 1;
     let (mask, result) = (call.shape(mask_index), call.result);
-    let texts: Vec<String> = call.args.iter().enumerate().map(|(k, arg)| to.exactly(arg, call.shape(k))).collect();
+    let texts: Vec<String> =
+        call.args.iter().enumerate().map(|(k, arg)| to.exactly(arg, call.shape(k))).collect();
     [source, mask, result].into_iter().for_each(|shape| to.wide(shape));
     let name = format!("cl_{}", call.name);
     let of = source.scalar().unwrap_or(Scalar::Float).name();
@@ -193,8 +216,10 @@ fn shuffle(to: &mut Renderer, call: &Call) -> String {
     };
     let params = ["a", "b"];
     let sources = &params[..mask_index];
-    let all: Vec<String> =
-        sources.iter().flat_map(|param| (0..source.lanes()).map(move |k| component(source, param, k))).collect();
+    let all: Vec<String> = sources
+        .iter()
+        .flat_map(|param| (0..source.lanes()).map(move |k| component(source, param, k)))
+        .collect();
     // A vector of three has the indices of one of four.
     let lanes = if source.lanes() == 3 { 4 } else { source.lanes() };
     let limit = lanes * u32::try_from(mask_index).unwrap_or(1) - 1;

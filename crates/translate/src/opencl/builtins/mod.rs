@@ -31,7 +31,8 @@ impl Call<'_> {
 
 /// The text of a call of a builtin function.
 pub(super) fn call(to: &mut Renderer, node: &Node, name: &str) -> String {
-    let call = Call { node, name, args: node.children.iter().skip(1).collect(), result: Shape::of(&node.plain) };
+    let call =
+        Call { node, name, args: node.children.iter().skip(1).collect(), result: Shape::of(&node.plain) };
     synchronization::call(to, &call)
         .or_else(|| atomics::call(to, &call))
         .or_else(|| memory::call(to, &call))
@@ -66,7 +67,8 @@ pub(super) fn by_components(to: &mut Renderer, name: &str, result: Shape, args: 
     }
     let mut key = format!("{name} ->");
     args.iter().for_each(|arg| key.push_str(&format!(" {}", arg.name())));
-    let params: Vec<String> = args.iter().enumerate().map(|(k, arg)| format!("{} x{k}", arg.name())).collect();
+    let params: Vec<String> =
+        args.iter().enumerate().map(|(k, arg)| format!("{} x{k}", arg.name())).collect();
     let lanes: Vec<String> = (0..result.lanes())
         .map(|lane| {
             let letter = super::render::letter(lane);

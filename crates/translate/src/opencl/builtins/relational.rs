@@ -71,7 +71,8 @@ fn booleans(to: &mut Renderer, name: &str, args: &[&Node]) -> Option<String> {
         "isgreaterequal" => ">=",
         "isless" => "<",
         "islessequal" => "<=",
-        "islessgreater" | "isordered" | "isunordered" | "isfinite" | "isinf" | "isnan" | "isnormal" | "signbit" => "",
+        "islessgreater" | "isordered" | "isunordered" | "isfinite" | "isinf" | "isnan" | "isnormal"
+        | "signbit" => "",
         _ => return None,
     };
     let texts: Vec<String> = args.iter().map(|arg| to.exactly(arg, shape)).collect();

@@ -59,7 +59,8 @@ fn value(node: &Node) -> Option<i64> {
 
 /// A copy by all threads of the threadgroup. It has ended behind the barrier that `wait_group_events` becomes.
 fn copy(to: &mut Renderer, call: &Call) -> String {
-    let space = |node: &Node| parse(&node.plain).and_then(|ty| ty.pointee().and_then(|to| to.qualifiers().space));
+    let space =
+        |node: &Node| parse(&node.plain).and_then(|ty| ty.pointee().and_then(|to| to.qualifiers().space));
     let of = |node: &Node| {
         let pointee = parse(&node.plain).and_then(|ty| ty.pointee().cloned());
         pointee.map(|ty| Shape::of(&ty.declare("", &str::to_owned)))
@@ -68,7 +69,8 @@ fn copy(to: &mut Renderer, call: &Call) -> String {
         return String::new();
     };
     let is_load = space(target) == Some(Space::Local);
-    let (into, from) = if is_load { ("threadgroup", "device const") } else { ("device", "threadgroup const") };
+    let (into, from) =
+        if is_load { ("threadgroup", "device const") } else { ("device", "threadgroup const") };
     to.wide(shape);
     let is_strided = call.name.contains("strided");
     let name = match (is_load, is_strided) {

@@ -7,9 +7,35 @@ use super::{Call, apply};
 
 /// Functions with the same name and meaning.
 const SAME: &[&str] = &[
-    "ceil", "clamp", "clz", "copysign", "fabs", "fdim", "floor", "fma", "fmax", "fmin", "fmod", "hadd", "ilogb", "ldexp",
-    "mad24", "max", "min", "mix", "mul24", "nextafter", "popcount", "rhadd", "rint", "rotate", "round", "sign",
-    "smoothstep", "step", "trunc",
+    "ceil",
+    "clamp",
+    "clz",
+    "copysign",
+    "fabs",
+    "fdim",
+    "floor",
+    "fma",
+    "fmax",
+    "fmin",
+    "fmod",
+    "hadd",
+    "ilogb",
+    "ldexp",
+    "mad24",
+    "max",
+    "min",
+    "mix",
+    "mul24",
+    "nextafter",
+    "popcount",
+    "rhadd",
+    "rint",
+    "rotate",
+    "round",
+    "sign",
+    "smoothstep",
+    "step",
+    "trunc",
 ];
 
 /// Functions with another name.
@@ -27,9 +53,32 @@ const MIXED: &[&str] = &["clamp", "fmax", "fmin", "max", "min", "mix", "smoothst
 
 /// Functions whose precise form has OpenCL's accuracy, with the largest error of the full profile in ulp (OpenCL 1.2, 7.4).
 const PRECISE: &[(&str, u32)] = &[
-    ("acos", 4), ("acosh", 4), ("asin", 4), ("asinh", 4), ("atan", 5), ("atan2", 6), ("atanh", 5), ("cos", 4), ("cosh", 4),
-    ("cospi", 4), ("exp", 3), ("exp10", 3), ("exp2", 3), ("log", 3), ("log10", 3), ("log2", 3), ("pow", 16), ("powr", 16),
-    ("rsqrt", 2), ("sin", 4), ("sinh", 4), ("sinpi", 4), ("sqrt", 3), ("tan", 5), ("tanh", 5), ("tanpi", 6),
+    ("acos", 4),
+    ("acosh", 4),
+    ("asin", 4),
+    ("asinh", 4),
+    ("atan", 5),
+    ("atan2", 6),
+    ("atanh", 5),
+    ("cos", 4),
+    ("cosh", 4),
+    ("cospi", 4),
+    ("exp", 3),
+    ("exp10", 3),
+    ("exp2", 3),
+    ("log", 3),
+    ("log10", 3),
+    ("log2", 3),
+    ("pow", 16),
+    ("powr", 16),
+    ("rsqrt", 2),
+    ("sin", 4),
+    ("sinh", 4),
+    ("sinpi", 4),
+    ("sqrt", 3),
+    ("tan", 5),
+    ("tanh", 5),
+    ("tanpi", 6),
 ];
 
 pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
@@ -39,7 +88,9 @@ pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
     if let Some((_, ulp)) = PRECISE.iter().find(|(known, _)| *known == plain) {
         let prefix = if scalar == Some(Scalar::Float) { "precise::" } else { "" };
         to.notes.function(name, &format!("{prefix}{plain}"));
-        to.notes.difference(format!("`{plain}`: OpenCL C allows {ulp} ulp; `precise::{plain}` has the error of the Metal device"));
+        to.notes.difference(format!(
+            "`{plain}`: OpenCL C allows {ulp} ulp; `precise::{plain}` has the error of the Metal device"
+        ));
         let text = move |args: &[String]| format!("{prefix}{plain}({})", args.join(", "));
         return Some(mapped(to, call, text));
     }
@@ -48,7 +99,11 @@ pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
         return match native {
             "divide" => Some(mapped(to, call, |args| format!("fast::divide({}, {})", args[0], args[1]))),
             "recip" => {
-                let one = if result.is_vector() { format!("{}(1.0f)", Shape::Vector(Scalar::Float, result.lanes().min(4)).name()) } else { "1.0f".into() };
+                let one = if result.is_vector() {
+                    format!("{}(1.0f)", Shape::Vector(Scalar::Float, result.lanes().min(4)).name())
+                } else {
+                    "1.0f".into()
+                };
                 Some(mapped(to, call, |args| format!("fast::divide({one}, {})", args[0])))
             }
             _ if PRECISE.iter().any(|(known, _)| *known == native) => {
@@ -58,7 +113,9 @@ pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
         };
     }
     match name {
-        "half_divide" => return Some(mapped(to, call, |args| format!("({} / {})", wrap(&args[0]), wrap(&args[1])))),
+        "half_divide" => {
+            return Some(mapped(to, call, |args| format!("({} / {})", wrap(&args[0]), wrap(&args[1]))));
+        }
         "half_recip" => return Some(mapped(to, call, |args| format!("(1.0f / {})", wrap(&args[0])))),
         "abs" => {
             let unsigned = scalar?.unsigned();
@@ -103,7 +160,8 @@ fn mapped(to: &mut Renderer, call: &Call, text: impl Fn(&[String]) -> String + C
             }
         })
         .collect();
-    let texts: Vec<String> = call.args.iter().zip(&shapes).map(|(arg, shape)| to.exactly(arg, *shape)).collect();
+    let texts: Vec<String> =
+        call.args.iter().zip(&shapes).map(|(arg, shape)| to.exactly(arg, *shape)).collect();
     let texts: Vec<String> = texts.iter().map(|text| crate::opencl::render::strip(text).to_owned()).collect();
     apply(to, call.name, call.result, &shapes, &texts, text)
 }

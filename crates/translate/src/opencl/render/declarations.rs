@@ -49,7 +49,10 @@ impl Renderer<'_> {
                     match declared {
                         Some(rest) => out.push_str(&format!(",{gap}{}", rest.trim_start())),
                         None if in_one => {
-                            out = self.refuse(node, "declarations of different types in one `for` are not supported");
+                            out = self.refuse(
+                                node,
+                                "declarations of different types in one `for` are not supported",
+                            );
                         }
                         None => out.push_str(&format!(";{gap}{one}")),
                     }
@@ -64,7 +67,10 @@ impl Renderer<'_> {
     fn declarator(&mut self, records: &[&Node], node: &Node) -> String {
         let name = self.program.names.of(&node.name);
         let inline = records.iter().find(|record| {
-            record.begin >= node.begin && record.end <= node.at && record.begin.is_some() && record.end.is_some()
+            record.begin >= node.begin
+                && record.end <= node.at
+                && record.begin.is_some()
+                && record.end.is_some()
         });
         let mut words = String::new();
         if node.kind == "TypedefDecl" {
@@ -90,7 +96,9 @@ impl Renderer<'_> {
                 }
                 self.declare(&found, &name)
             }
-            (None, None) => return self.refuse(node, format!("the type `{}` has no counterpart in MSL", node.ty)),
+            (None, None) => {
+                return self.refuse(node, format!("the type `{}` has no counterpart in MSL", node.ty));
+            }
         };
         let attributes = self.alignment(node);
         let value = node.children.iter().find(|child| is_expression(child));
@@ -110,7 +118,9 @@ impl Renderer<'_> {
             ("double", "`double` does not exist in Metal"),
             ("event_t", ""),
         ] {
-            if !why.is_empty() && tokens(plain, 0).any(|(_, token)| token.starts_with(part) && !token.contains("__attr")) {
+            if !why.is_empty()
+                && tokens(plain, 0).any(|(_, token)| token.starts_with(part) && !token.contains("__attr"))
+            {
                 self.refuse(node, format!("{why} (`{}`)", node.ty));
             }
         }
@@ -150,13 +160,19 @@ impl Renderer<'_> {
         let records: Vec<&Node> = node.children.iter().filter(|child| child.kind == "RecordDecl").collect();
         let anonymous = |record: &Node| {
             !node.children.iter().any(|field| {
-                field.kind == "FieldDecl" && !field.name.is_empty() && field.begin <= record.begin && field.at >= record.end
+                field.kind == "FieldDecl"
+                    && !field.name.is_empty()
+                    && field.begin <= record.begin
+                    && field.at >= record.end
             })
         };
         // What stands in the body: groups of fields, and structs that are declared alone.
         let mut items: Vec<(usize, usize, Vec<&Node>)> = Vec::new();
-        let fields: Vec<&Node> =
-            node.children.iter().filter(|child| child.kind == "FieldDecl" && !child.name.is_empty()).collect();
+        let fields: Vec<&Node> = node
+            .children
+            .iter()
+            .filter(|child| child.kind == "FieldDecl" && !child.name.is_empty())
+            .collect();
         for field in fields {
             let (Some(from), Some(to)) = (field.begin, field.end) else { continue };
             match items.last_mut() {

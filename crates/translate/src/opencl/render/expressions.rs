@@ -9,11 +9,47 @@ use super::Renderer;
 
 /// Macros of clang's header that MSL has too, with the same value.
 const COMMON_MACROS: &[&str] = &[
-    "CHAR_BIT", "CHAR_MAX", "CHAR_MIN", "FLT_DIG", "FLT_EPSILON", "FLT_MANT_DIG", "FLT_MAX", "FLT_MAX_10_EXP", "FLT_MAX_EXP",
-    "FLT_MIN", "FLT_MIN_10_EXP", "FLT_MIN_EXP", "FLT_RADIX", "INFINITY", "INT_MAX", "INT_MIN", "LONG_MAX", "LONG_MIN",
-    "MAXFLOAT", "M_1_PI_F", "M_2_PI_F", "M_2_SQRTPI_F", "M_E_F", "M_LN10_F", "M_LN2_F", "M_LOG10E_F", "M_LOG2E_F",
-    "M_PI_2_F", "M_PI_4_F", "M_PI_F", "M_SQRT1_2_F", "M_SQRT2_F", "NAN", "SCHAR_MAX", "SCHAR_MIN", "SHRT_MAX", "SHRT_MIN",
-    "UCHAR_MAX", "UINT_MAX", "ULONG_MAX", "USHRT_MAX",
+    "CHAR_BIT",
+    "CHAR_MAX",
+    "CHAR_MIN",
+    "FLT_DIG",
+    "FLT_EPSILON",
+    "FLT_MANT_DIG",
+    "FLT_MAX",
+    "FLT_MAX_10_EXP",
+    "FLT_MAX_EXP",
+    "FLT_MIN",
+    "FLT_MIN_10_EXP",
+    "FLT_MIN_EXP",
+    "FLT_RADIX",
+    "INFINITY",
+    "INT_MAX",
+    "INT_MIN",
+    "LONG_MAX",
+    "LONG_MIN",
+    "MAXFLOAT",
+    "M_1_PI_F",
+    "M_2_PI_F",
+    "M_2_SQRTPI_F",
+    "M_E_F",
+    "M_LN10_F",
+    "M_LN2_F",
+    "M_LOG10E_F",
+    "M_LOG2E_F",
+    "M_PI_2_F",
+    "M_PI_4_F",
+    "M_PI_F",
+    "M_SQRT1_2_F",
+    "M_SQRT2_F",
+    "NAN",
+    "SCHAR_MAX",
+    "SCHAR_MIN",
+    "SHRT_MAX",
+    "SHRT_MIN",
+    "UCHAR_MAX",
+    "UINT_MAX",
+    "ULONG_MAX",
+    "USHRT_MAX",
 ];
 
 impl Renderer<'_> {
@@ -55,9 +91,15 @@ impl Renderer<'_> {
             "RecordDecl" => self.record(node),
             "EnumDecl" => self.enumeration(node),
             "AttributedStmt" => self.attributed(node),
-            "GotoStmt" | "LabelStmt" | "IndirectGotoStmt" | "AddrLabelExpr" => {
-                self.refuse(node, "Metal has no `goto`")
-            }
+            // A label without `goto` has no effect.
+            "LabelStmt" => match (node.first(), node.begin) {
+                (Some(inner), Some(begin)) => {
+                    let text = self.node(inner);
+                    self.fit(begin, inner.begin.unwrap_or(begin), String::new()) + &text
+                }
+                _ => self.splice(node),
+            },
+            "GotoStmt" | "IndirectGotoStmt" | "AddrLabelExpr" => self.refuse(node, "Metal has no `goto`"),
             "GCCAsmStmt" | "MSAsmStmt" => self.refuse(node, "inline assembly has no counterpart in Metal"),
             "VAArgExpr" => self.refuse(node, "variable arguments have no counterpart in Metal"),
             "StmtExpr" => self.refuse(node, "a statement in an expression has no counterpart in Metal"),
@@ -67,11 +109,17 @@ impl Renderer<'_> {
 
     /// A loop with hints, which are dropped.
     fn attributed(&mut self, node: &Node) -> String {
-        let statement = node.children.iter().rev().find(|child| child.begin.is_some() && !child.kind.ends_with("Attr"));
+        let statement =
+            node.children.iter().rev().find(|child| child.begin.is_some() && !child.kind.ends_with("Attr"));
         match (statement, node.begin) {
             (Some(statement), Some(begin)) => {
                 let text = self.node(statement);
-                let lines = self.text.get(begin..statement.begin.unwrap_or(begin)).unwrap_or("").matches('\n').count();
+                let lines = self
+                    .text
+                    .get(begin..statement.begin.unwrap_or(begin))
+                    .unwrap_or("")
+                    .matches('\n')
+                    .count();
                 "\n".repeat(lines) + &text
             }
             _ => self.splice(node),
@@ -103,7 +151,10 @@ impl Renderer<'_> {
         if let Some(base) = node.first()
             && Shape::of(&base.plain).is_wide()
         {
-            return self.refuse(node, "an index of a vector of 8 or 16 components is not supported; write `.s0` and so on");
+            return self.refuse(
+                node,
+                "an index of a vector of 8 or 16 components is not supported; write `.s0` and so on",
+            );
         }
         let index = node.children.get(1).map(|child| child.id);
         self.splice_with(node, &children, |this, child| {
@@ -124,7 +175,8 @@ impl Renderer<'_> {
         if self.program.function(callee.id).is_some() {
             return None;
         }
-        let position = *Position::needed_by(&callee.name).first().filter(|_| callee.name.starts_with("get_"))?;
+        let position =
+            *Position::needed_by(&callee.name).first().filter(|_| callee.name.starts_with("get_"))?;
         let word = self.program.names.added(position.word());
         let dimension = call.children.get(1)?;
         let text = match dimension.bare().value.parse::<u32>() {
@@ -178,12 +230,15 @@ impl Renderer<'_> {
             "NullToPointer" => "nullptr".into(),
             "BitCast" | "IntegralToPointer" | "PointerToIntegral" => {
                 let is_void = |ty: Option<&Type>| {
-                    ty.and_then(Type::pointee).is_some_and(|to| matches!(to, Type::Named(_, base) if base == "void"))
+                    ty.and_then(Type::pointee)
+                        .is_some_and(|to| matches!(to, Type::Named(_, base) if base == "void"))
                 };
                 let target = self.parse_type(node);
                 let text = self.node(inner);
                 match target {
-                    Some(target) if !is_void(Some(&target)) => format!("({})({text})", self.declare(&target, "")),
+                    Some(target) if !is_void(Some(&target)) => {
+                        format!("({})({text})", self.declare(&target, ""))
+                    }
                     _ => text,
                 }
             }
@@ -215,7 +270,9 @@ impl Renderer<'_> {
         let is_number = is_decimal || digits.starts_with("0x") || digits.starts_with("0X");
         match target {
             Scalar::Float if is_decimal && !is_octal => Some(format!("{digits}.0f")),
-            Scalar::Int if is_number && Shape::of(&node.plain) == Shape::Scalar(Scalar::Int) => Some(text.into()),
+            Scalar::Int if is_number && Shape::of(&node.plain) == Shape::Scalar(Scalar::Int) => {
+                Some(text.into())
+            }
             Scalar::UInt if is_number && node.value.parse::<u32>().is_ok() => Some(format!("{digits}u")),
             Scalar::ULong if is_number => Some(format!("{digits}ul")),
             Scalar::Long if is_number && node.value.parse::<i64>().is_ok() => Some(format!("{digits}l")),
@@ -266,7 +323,8 @@ impl Renderer<'_> {
         }
         if let Some((text, _)) = self.position(inner) {
             if let Shape::Scalar(target) = shape {
-                let name = if node.ty.contains(' ') { target.name().to_owned() } else { self.type_name(&node.ty) };
+                let name =
+                    if node.ty.contains(' ') { target.name().to_owned() } else { self.type_name(&node.ty) };
                 return format!("{name}({text})");
             }
         }
@@ -357,7 +415,9 @@ impl Renderer<'_> {
         }
         let is_hex = text.starts_with("0x") || text.starts_with("0X");
         let has_suffix = if is_hex {
-            text.contains(['p', 'P']) && text.ends_with(['f', 'F', 'h', 'H', 'l', 'L']) && text.rsplit(['p', 'P']).next().is_some_and(|e| e.ends_with(['f', 'F', 'h', 'H', 'l', 'L']))
+            text.contains(['p', 'P'])
+                && text.ends_with(['f', 'F', 'h', 'H', 'l', 'L'])
+                && text.rsplit(['p', 'P']).next().is_some_and(|e| e.ends_with(['f', 'F', 'h', 'H', 'l', 'L']))
         } else {
             text.ends_with(['f', 'F', 'h', 'H', 'l', 'L'])
         };
@@ -400,7 +460,9 @@ impl Renderer<'_> {
 /// Whether C says `int` and C++ `bool`.
 pub(in crate::opencl) fn is_truth(node: &Node) -> bool {
     match node.kind.as_str() {
-        "BinaryOperator" => matches!(node.opcode.as_str(), "<" | ">" | "<=" | ">=" | "==" | "!=" | "&&" | "||"),
+        "BinaryOperator" => {
+            matches!(node.opcode.as_str(), "<" | ">" | "<=" | ">=" | "==" | "!=" | "&&" | "||")
+        }
         "UnaryOperator" => node.opcode == "!",
         "ParenExpr" => node.first().is_some_and(is_truth),
         _ => false,
@@ -425,10 +487,13 @@ pub(in crate::opencl) fn strip(text: &str) -> &str {
 
 /// Whether a pointer's target loses `const` or `volatile`.
 fn loses_qualifiers(from: &str, to: &str) -> bool {
-    let of = |text: &str| crate::opencl::types::parse(text).and_then(|ty| ty.pointee().map(|to| to.qualifiers().clone()));
+    let of = |text: &str| {
+        crate::opencl::types::parse(text).and_then(|ty| ty.pointee().map(|to| to.qualifiers().clone()))
+    };
     match (of(from), of(to)) {
         (Some(from), Some(to)) => {
-            (from.is_const && !to.is_const && from.space != Some(Space::Constant)) || (from.is_volatile && !to.is_volatile)
+            (from.is_const && !to.is_const && from.space != Some(Space::Constant))
+                || (from.is_volatile && !to.is_volatile)
         }
         _ => false,
     }

@@ -14,7 +14,9 @@ const MAX_BUFFERS: usize = 31;
 impl Renderer<'_> {
     /// A function or kernel, or its declaration, without a semicolon.
     pub fn function(&mut self, node: &Node) -> String {
-        let (Some(begin), Some(at), Some(end)) = (node.begin, node.at, node.end) else { return String::new() };
+        let (Some(begin), Some(at), Some(end)) = (node.begin, node.at, node.end) else {
+            return String::new();
+        };
         let Some(index) = self.program.function(node.id) else { return String::new() };
         let function = &self.program.functions[index];
         let needs: Vec<Position> = function.needs.iter().copied().collect();
@@ -64,7 +66,13 @@ impl Renderer<'_> {
         out.push_str(&tail);
         out.push(')');
         if bindings.buffers > MAX_BUFFERS {
-            self.refuse(node, format!("kernel `{}` takes {} buffers and scalars; Metal has {MAX_BUFFERS}", node.name, bindings.buffers));
+            self.refuse(
+                node,
+                format!(
+                    "kernel `{}` takes {} buffers and scalars; Metal has {MAX_BUFFERS}",
+                    node.name, bindings.buffers
+                ),
+            );
         }
         if is_kernel {
             self.notes.kernel(&node.name, std::mem::take(&mut bindings.arguments));
@@ -130,9 +138,19 @@ impl Renderer<'_> {
         }
     }
 
-    fn kernel_parameter(&mut self, kernel: &Node, param: &Node, bindings: &mut Bindings, prologue: &mut String) -> String {
+    fn kernel_parameter(
+        &mut self,
+        kernel: &Node,
+        param: &Node,
+        bindings: &mut Bindings,
+        prologue: &mut String,
+    ) -> String {
         self.expect_type(param);
-        let written = if param.name.is_empty() { format!("arg{}", bindings.arguments.len()) } else { param.name.clone() };
+        let written = if param.name.is_empty() {
+            format!("arg{}", bindings.arguments.len())
+        } else {
+            param.name.clone()
+        };
         let name = self.program.names.of(&written);
         if name != written {
             self.notes.renamed(&written, &name);
@@ -145,7 +163,10 @@ impl Renderer<'_> {
             Some(to) => {
                 let space = to.qualifiers().space;
                 if !matches!(space, Some(Space::Global | Space::Local | Space::Constant)) {
-                    return self.refuse(param, format!("argument `{written}` of kernel `{}` points to private memory", kernel.name));
+                    return self.refuse(
+                        param,
+                        format!("argument `{written}` of kernel `{}` points to private memory", kernel.name),
+                    );
                 }
                 // A buffer has elements.
                 let of = match &found {
@@ -166,7 +187,10 @@ impl Renderer<'_> {
             }
             None => {
                 if Shape::of(&param.plain) == Shape::Pointer {
-                    return self.refuse(param, format!("argument `{written}`: the type `{}` is not supported", param.ty));
+                    return self.refuse(
+                        param,
+                        format!("argument `{written}`: the type `{}` is not supported", param.ty),
+                    );
                 }
                 let mut named = found;
                 named.qualifiers_mut().is_const = false;
@@ -181,7 +205,10 @@ impl Renderer<'_> {
                 format!("constant {declared} [[buffer({})]]", bindings.buffers - 1)
             }
         };
-        bindings.arguments.push(Argument { source: format!("{} {written}", param.ty.replace("__private", "").trim()), msl: declared.clone() });
+        bindings.arguments.push(Argument {
+            source: format!("{} {written}", param.ty.replace("__private", "").trim()),
+            msl: declared.clone(),
+        });
         declared
     }
 
@@ -244,7 +271,8 @@ fn result_type(function: &str) -> &str {
 fn group_size(text: &str) -> Option<[u64; 3]> {
     let open = text.find('(')?;
     let inside = text.get(open + 1..)?.trim_end_matches(')');
-    let mut sizes = inside.split(',').map(|word| word.trim().trim_end_matches(['u', 'U', 'l', 'L']).parse::<u64>().ok());
+    let mut sizes =
+        inside.split(',').map(|word| word.trim().trim_end_matches(['u', 'U', 'l', 'L']).parse::<u64>().ok());
     Some([sizes.next()??, sizes.next()??, sizes.next()??])
 }
 

@@ -133,6 +133,8 @@ impl<'a> Renderer<'a> {
         match name {
             "uintptr_t" => return "ulong".into(),
             "intptr_t" => return "long".into(),
+            // A copy has ended behind the next barrier.
+            "event_t" => return "int".into(),
             _ => {}
         }
         let (tag, rest) = match name.split_once(' ') {

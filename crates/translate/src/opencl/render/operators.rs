@@ -45,7 +45,10 @@ impl Renderer<'_> {
         let is_arithmetic = matches!(op, "+" | "-" | "*" | "/" | "%" | "&" | "|" | "^");
         self.splice_with(node, &children, |this, child| {
             // A scalar operand beside a vector stays one.
-            if is_arithmetic && child.kind == "ImplicitCastExpr" && child.cast == "VectorSplat" && !shape.is_wide()
+            if is_arithmetic
+                && child.kind == "ImplicitCastExpr"
+                && child.cast == "VectorSplat"
+                && !shape.is_wide()
                 && let (Some(inner), Some(scalar)) = (child.first(), shape.scalar())
             {
                 let text = this.exactly(inner, Shape::Scalar(scalar));
@@ -59,36 +62,60 @@ impl Renderer<'_> {
     fn shift(&mut self, node: &Node, left: &Node, right: &Node) -> String {
         let own = Shape::of(&left.plain);
         let result = Shape::of(&node.plain);
-        let scalar = if own.is_vector() { own.scalar() } else if node.opcode.ends_with('=') { promoted(own) } else { result.scalar() };
+        let scalar = if own.is_vector() {
+            own.scalar()
+        } else if node.opcode.ends_with('=') {
+            promoted(own)
+        } else {
+            result.scalar()
+        };
         let Some(scalar) = scalar else { return self.splice(node) };
         let bits = scalar.bits();
         let amount = constant(right);
-        let in_range = amount.is_some_and(|amount| (0..i64::from(bits)).contains(&amount)) || is_masked(right, bits);
+        let in_range =
+            amount.is_some_and(|amount| (0..i64::from(bits)).contains(&amount)) || is_masked(right, bits);
         if in_range && !result.is_wide() {
             let children: Vec<&Node> = node.children.iter().collect();
-            return self.splice_with(node, &children, Self::node);
+            return self.splice_with(node, &children, |this, child| {
+                match (own, child.kind.as_str(), child.first()) {
+                    (Shape::Vector(lane, _), "ImplicitCastExpr", Some(inner))
+                        if child.cast == "VectorSplat" =>
+                    {
+                        this.exactly(inner, Shape::Scalar(lane))
+                    }
+                    _ => this.node(child),
+                }
+            });
         }
         let (Some(from), Some(to)) = (left.end, right.begin) else { return self.splice(node) };
         let gap = self.text.get(from..to).unwrap_or("").to_owned();
         let left_text = self.node(left);
         let right_shape = Shape::of(&right.plain);
         let right_text = match (right_shape, own) {
+            (Shape::Vector(..), Shape::Vector(lane, _))
+                if right.kind == "ImplicitCastExpr" && right.cast == "VectorSplat" =>
+            {
+                let one =
+                    right.first().map(|inner| self.exactly(inner, Shape::Scalar(lane))).unwrap_or_default();
+                self.splat(own, &one)
+            }
             (Shape::Vector(..), _) => self.node(right),
             (_, Shape::Vector(..)) => self.exactly(right, own),
             _ => self.node(right),
         };
         if result.is_wide() {
-            let name = result.name();
             let shape = result;
             let op = node.opcode.trim_end_matches('=');
             self.operator(op, shape);
             if node.opcode.ends_with('=') {
                 return format!("{left_text} = {left_text} {op} {right_text}");
             }
-            return format!("({left_text} {op} {right_text})").replace(&name, &name);
+            return format!("({left_text} {op} {right_text})");
         }
         let mask = match own {
-            Shape::Vector(lane, _) if !matches!(lane, Scalar::Int) => format!("{}({})", lane.name(), bits - 1),
+            Shape::Vector(lane, _) if !matches!(lane, Scalar::Int) => {
+                format!("{}({})", lane.name(), bits - 1)
+            }
             _ => (bits - 1).to_string(),
         };
         let amount = format!("({} & {mask})", wrap(&right_text));
@@ -115,7 +142,10 @@ impl Renderer<'_> {
             return self.splice(node);
         }
         if shape.is_wide() {
-            return self.refuse(node, format!("`{}` on a vector of 8 or 16 components is not supported", node.opcode));
+            return self.refuse(
+                node,
+                format!("`{}` on a vector of 8 or 16 components is not supported", node.opcode),
+            );
         }
         let _operand = inner;
         self.splice(node)
@@ -168,7 +198,11 @@ impl Renderer<'_> {
             let one = format!("cl_truth_{name}");
             let half_name = half.name();
             let convert = move |part: &str| {
-                if half.is_wide() { format!("cl_truth_{half_name}({part})") } else { format!("-{half_name}({part})") }
+                if half.is_wide() {
+                    format!("cl_truth_{half_name}({part})")
+                } else {
+                    format!("-{half_name}({part})")
+                }
             };
             if half.is_wide() {
                 self.truth(half, "");
@@ -176,7 +210,11 @@ impl Renderer<'_> {
             self.wide(shape);
             let (from, to) = (from.name(), name.clone());
             self.helpers.add(&one, &one, || {
-                format!("inline {to} cl_truth_{to}({from} a) {{ return {to}{{{}, {}}}; }}", convert("a.lo"), convert("a.hi"))
+                format!(
+                    "inline {to} cl_truth_{to}({from} a) {{ return {to}{{{}, {}}}; }}",
+                    convert("a.lo"),
+                    convert("a.hi")
+                )
             });
             return format!("{one}({mask})");
         }
@@ -266,7 +304,9 @@ impl Renderer<'_> {
 
     /// An operand of an operator on vectors.
     fn operand(&mut self, node: &Node, shape: Shape) -> String {
-        if !shape.is_wide() && node.kind == "ImplicitCastExpr" && node.cast == "VectorSplat"
+        if !shape.is_wide()
+            && node.kind == "ImplicitCastExpr"
+            && node.cast == "VectorSplat"
             && let (Some(inner), Some(scalar)) = (node.first(), shape.scalar())
         {
             return wrap(&self.exactly(inner, Shape::Scalar(scalar)));
@@ -316,10 +356,13 @@ impl Renderer<'_> {
         }
         let digits: String = indices.iter().filter_map(|index| char::from_digit(*index, 16)).collect();
         let name = format!("cl_s{digits}");
-        let result = Shape::Vector(of.scalar().unwrap_or(Scalar::Float), u32::try_from(indices.len()).unwrap_or(0));
+        let result =
+            Shape::Vector(of.scalar().unwrap_or(Scalar::Float), u32::try_from(indices.len()).unwrap_or(0));
         self.wide(of);
         self.wide(result);
-        let one = |index: &u32| format!("v.{}", direct_path(of.lanes(), &[*index]).unwrap_or_else(|| letters(&[*index])));
+        let one = |index: &u32| {
+            format!("v.{}", direct_path(of.lanes(), &[*index]).unwrap_or_else(|| letters(&[*index])))
+        };
         let parts: Vec<String> = indices.iter().map(one).collect();
         let value = nested(result, &parts);
         self.helpers.add(&format!("{name} {}", of.name()), &name, || {
@@ -371,7 +414,9 @@ impl Renderer<'_> {
             "hi" => (half..lanes).collect(),
             "even" => (0..half).map(|k| 2 * k).collect(),
             "odd" => (0..half).map(|k| 2 * k + 1).collect(),
-            _ if word.starts_with(['s', 'S']) => word[1..].chars().map(|c| c.to_digit(16)).collect::<Option<_>>()?,
+            _ if word.starts_with(['s', 'S']) => {
+                word[1..].chars().map(|c| c.to_digit(16)).collect::<Option<_>>()?
+            }
             _ => word
                 .chars()
                 .map(|c| match c {

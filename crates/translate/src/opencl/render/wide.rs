@@ -23,9 +23,8 @@ impl Renderer<'_> {
         let name = shape.name();
         let bytes = shape.lanes() * shape.scalar().map_or(4, Scalar::bits) / 8;
         self.notes.wide(&name);
-        self.helpers.add(&name, &name, || {
-            format!("struct alignas({bytes}) {name} {{ {} lo, hi; }};", half.name())
-        });
+        self.helpers
+            .add(&name, &name, || format!("struct alignas({bytes}) {name} {{ {} lo, hi; }};", half.name()));
     }
 
     /// A vector with all components equal.
@@ -79,7 +78,13 @@ impl Renderer<'_> {
     }
 
     /// Declares a function that applies `leaf` to the parts of its arguments that have at most four components. Scalars are passed to each.
-    pub fn halves(&mut self, name: &str, result: Shape, args: &[Shape], leaf: impl Fn(&[String]) -> String + Copy) {
+    pub fn halves(
+        &mut self,
+        name: &str,
+        result: Shape,
+        args: &[Shape],
+        leaf: impl Fn(&[String]) -> String + Copy,
+    ) {
         let mut key = name.to_owned();
         args.iter().for_each(|arg| key.push_str(&format!(" {}", arg.name())));
         if !result.is_wide() || self.helpers.has(&key) {
@@ -88,7 +93,13 @@ impl Renderer<'_> {
         self.wide(result);
         args.iter().for_each(|arg| self.wide(*arg));
         let half = self.half(result);
-        let part = |arg: &Shape| if arg.is_vector() { Shape::Vector(arg.scalar().unwrap_or(Scalar::Int), arg.lanes() / 2) } else { *arg };
+        let part = |arg: &Shape| {
+            if arg.is_vector() {
+                Shape::Vector(arg.scalar().unwrap_or(Scalar::Int), arg.lanes() / 2)
+            } else {
+                *arg
+            }
+        };
         let parts: Vec<Shape> = args.iter().map(part).collect();
         self.halves(name, half, &parts, leaf);
         let on = |side: &str| {
@@ -99,7 +110,8 @@ impl Renderer<'_> {
                 .collect();
             if half.is_wide() { format!("{name}({})", texts.join(", ")) } else { leaf(&texts) }
         };
-        let params: Vec<String> = args.iter().enumerate().map(|(k, arg)| format!("{} x{k}", arg.name())).collect();
+        let params: Vec<String> =
+            args.iter().enumerate().map(|(k, arg)| format!("{} x{k}", arg.name())).collect();
         let result = result.name();
         let (low, high) = (on("lo"), on("hi"));
         let word = name.split(' ').next().unwrap_or(name).to_owned();
@@ -141,7 +153,9 @@ impl Renderer<'_> {
         let (low, high) = (side("lo"), side("hi"));
         let (name, result) = (shape.name(), result.name());
         self.helpers.add(&format!("{name} {op}"), &name, || {
-            format!("inline {result} operator{op}({name} a, {name} b) {{ return {result}{{{low}, {high}}}; }}")
+            format!(
+                "inline {result} operator{op}({name} a, {name} b) {{ return {result}{{{low}, {high}}}; }}"
+            )
         });
     }
 
@@ -212,7 +226,9 @@ impl Renderer<'_> {
 fn components_of(shape: Shape, param: &str) -> Vec<String> {
     match shape {
         Shape::Vector(_, lanes) => (0..lanes)
-            .map(|index| format!("{param}.{}", direct_path(lanes, &[index]).unwrap_or_else(|| letters(&[index]))))
+            .map(|index| {
+                format!("{param}.{}", direct_path(lanes, &[index]).unwrap_or_else(|| letters(&[index])))
+            })
             .collect(),
         _ => vec![param.to_owned()],
     }
@@ -236,7 +252,12 @@ fn regroup(from: Shape, to: Shape, v: &str) -> String {
             1 => format!("as_type<{piece}>({part})"),
             8 => {
                 // Eight bytes of 64 bits, by way of two words.
-                format!("as_type<{}4>(as_type<uint2>({part}).{}).{}", b.name(), letters(&[k / 4]), letters(&[k % 4]))
+                format!(
+                    "as_type<{}4>(as_type<uint2>({part}).{}).{}",
+                    b.name(),
+                    letters(&[k / 4]),
+                    letters(&[k % 4])
+                )
             }
             _ => format!("as_type<{piece}>({part}).{}", letters(&[k])),
         };

@@ -229,7 +229,7 @@ fn directed_from_integer(from: Scalar, into: Scalar, rounding: Rounding) -> Stri
         "{magnitude}\n    {word} w = m;\n    uint top = {width} - uint(clz(w));\n    uint cut = top > {digits} ? top - {digits} : 0;\n    \
          {word} r = cut == 0 ? w : (w >> cut) << cut;\n    bool more = r != w && ({away});\n    \
          {word} unit = {one} << cut;\n    \
-         if (more && r + unit < r) return ({negative}) ? {f}(-0x1p64f) : {f}(0x1p64f);\n    \
+         if (more && r + unit < r) return ({negative}) ? {f}(-0x1p{width}f) : {f}(0x1p{width}f);\n    \
          if (more) r += unit;{overflow}\n    \
          return ({negative}) ? -{f}(r) : {f}(r);"
     )

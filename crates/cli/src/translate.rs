@@ -18,15 +18,22 @@ use crate::source::SourceOptions;
 enum Language {
     /// OpenCL C 1.2
     Opencl,
+    /// WebGPU Shading Language
+    Wgsl,
+    /// A compute shader in GLSL 4.50
+    Glsl,
+    /// A SPIR-V module
+    Spirv,
 }
 
 /// Translate kernels of another language to Metal Shading Language
 ///
-/// Writes MSL that needs only Metal's headers, with the names of kernels and arguments, the comments and, by `#line` directives, the lines of the
-/// original. A report on standard error says what was mapped how.
+/// Writes MSL that needs only Metal's headers, with the names of kernels and arguments; of OpenCL C also the comments and, by `#line` directives,
+/// the lines. A report on standard error says what was mapped how.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  elinvar translate --from opencl saxpy.cl -o saxpy.metal\n  \
-    elinvar translate --from opencl -I include -D TILE=16 --kernel gemm kernels.cl | less\n\n\
+    elinvar translate --from opencl -I include -D TILE=16 --kernel gemm kernels.cl | less\n  \
+    elinvar translate --from wgsl reduce.wgsl -o reduce.metal\n\n\
     A kernel that cannot be translated is an error with its line; the others are written, and the exit code is 1.")]
 pub struct Translate {
     /// Language of the file
@@ -55,15 +62,7 @@ pub struct Translate {
 
 impl Translate {
     pub fn run(self) -> Result<()> {
-        let Language::Opencl = self.from;
-        let source = self.options.load_lossy(&self.file, MathMode::default())?;
-        let toolchain = Toolchain::find().map_err(elinvar_driver::Error::from)?;
-        let options = Options { lines: !self.no_lines, kernels: self.kernels.clone() };
-        let translation = elinvar_translate::opencl(&toolchain, &source, &options);
-        let translation = translation.map_err(|error| match error {
-            Error::Compile(diagnostics) => Failure::Runtime(elinvar_driver::Error::Compile(diagnostics)),
-            other => Failure::Machine(other.to_string()),
-        })?;
+        let translation = self.translation()?;
         self.expect_kernels(&translation)?;
         if let Some(out) = &self.out {
             output::replace_with(out, &translation.msl)?;
@@ -80,6 +79,30 @@ impl Translate {
             }
         }
         if translation.errors.is_empty() { Ok(()) } else { Err(Failure::Reported(1)) }
+    }
+
+    fn translation(&self) -> Result<Translation> {
+        let load = || self.options.load_lossy(&self.file, MathMode::default());
+        let translation = match self.from {
+            Language::Opencl => {
+                let toolchain = Toolchain::find().map_err(elinvar_driver::Error::from)?;
+                let options = Options { lines: !self.no_lines, kernels: self.kernels.clone() };
+                elinvar_translate::opencl(&toolchain, &load()?, &options)
+            }
+            _ if !self.kernels.is_empty() => return Err(Failure::usage("--kernel is for OpenCL C")),
+            Language::Wgsl => elinvar_translate::shader(&load()?, elinvar_translate::Language::Wgsl),
+            Language::Glsl => elinvar_translate::shader(&load()?, elinvar_translate::Language::Glsl),
+            Language::Spirv => {
+                let name = self.file.display().to_string();
+                let bytes =
+                    std::fs::read(&self.file).map_err(|error| Failure::input(format!("{name}: {error}")))?;
+                elinvar_translate::spirv(&name, &bytes)
+            }
+        };
+        translation.map_err(|error| match error {
+            Error::Compile(diagnostics) => Failure::Runtime(elinvar_driver::Error::Compile(diagnostics)),
+            other => Failure::Machine(other.to_string()),
+        })
     }
 
     /// Rejects names of kernels that the file does not have.

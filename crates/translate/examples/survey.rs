@@ -30,8 +30,7 @@ fn main() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                loop {
-                    let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = survey(&toolchain, &source, file, print);
                     results.lock().expect("results").push((file.clone(), result));
                 }

@@ -4,13 +4,17 @@
 //! the source's lines are kept, and `#line` directives name the original files, so that diagnostics, faults and sanitizer reports do.
 //!
 //! clang parses the source, as a separate process; its typed tree decides what each expression means.
+//!
+//! [`shader`] and [`spirv`] translate WGSL, GLSL and SPIR-V by the library naga.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod naga;
 mod opencl;
 
 use elinvar_driver::Diagnostic;
 
+pub use self::naga::{Language, shader, spirv};
 pub use opencl::report::Argument;
 pub use opencl::{Kernel, Options, Translation, translate as opencl};
 

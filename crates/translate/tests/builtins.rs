@@ -516,7 +516,9 @@ fn main() -> ExitCode {
     let absence = pocl::absence();
     let required = std::env::var("ELINVAR_REQUIRE_OPENCL").is_ok_and(|value| value == "1");
     if let Some(why) = &absence {
-        println!("cases with an OpenCL driver are ignored: {why}; `scripts/setup.sh opencl` installs PoCL on Debian");
+        println!(
+            "cases with an OpenCL driver are ignored: {why}; `scripts/setup.sh opencl` installs PoCL on Debian"
+        );
     }
     let is_ignored = absence.is_some() && !required;
     let run = |(name, case): &(&str, fn())| {

@@ -34,7 +34,6 @@ pub(super) struct Node {
     pub value: String,
     pub storage: String,
     pub inline: bool,
-    pub postfix: bool,
     /// The declaration that it refers to, or that a member access names.
     pub refers: Option<Referred>,
     pub children: Vec<Node>,
@@ -106,8 +105,6 @@ struct RawNode {
     #[serde(rename = "storageClass")]
     storage: String,
     inline: bool,
-    #[serde(rename = "isPostfix")]
-    postfix: bool,
     #[serde(rename = "referencedDecl")]
     referenced: Option<RawReference>,
     #[serde(rename = "referencedMemberDecl")]
@@ -246,7 +243,6 @@ impl Places<'_> {
             },
             storage: raw.storage,
             inline: raw.inline,
-            postfix: raw.postfix,
             refers,
             children,
         }

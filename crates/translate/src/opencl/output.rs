@@ -89,16 +89,15 @@ impl Output<'_> {
         let mut in_comment = false;
         for row in gap.split_inclusive('\n') {
             let line = row.trim_end_matches('\n');
-            let keep =
-                if in_comment || line.trim_start().starts_with("/*") || line.trim_start().starts_with("//") {
-                    line.to_owned()
-                } else if line.trim_start().starts_with("#pragma") && !line.contains("OPENCL") {
-                    line.to_owned()
-                } else if line.contains("/*") || line.contains("//") {
-                    without_tokens(line)
-                } else {
-                    String::new()
-                };
+            let begin = line.trim_start();
+            let is_pragma = begin.starts_with("#pragma") && !line.contains("OPENCL");
+            let keep = if in_comment || begin.starts_with("/*") || begin.starts_with("//") || is_pragma {
+                line.to_owned()
+            } else if line.contains("/*") || line.contains("//") {
+                without_tokens(line)
+            } else {
+                String::new()
+            };
             in_comment = still_open(line, in_comment);
             let file = self.text.origin(self.text.line_of(at)).map(|(file, _)| file);
             let piece_file = self.text.origin(self.text.line_of(piece.begin)).map(|(file, _)| file);
@@ -185,12 +184,13 @@ impl Lines<'_> {
         }
         self.blank = 0;
         let origin = self.text.origin(self.text.line_of(offset));
-        if self.directives && origin != self.expected {
-            if let Some((file, line)) = origin {
-                let name = self.text.files.get(file).map_or("", String::as_str);
-                let name = name.replace('\\', "\\\\").replace('"', "\\\"");
-                self.out.push_str(&format!("#line {line} \"{name}\"\n"));
-            }
+        if self.directives
+            && origin != self.expected
+            && let Some((file, line)) = origin
+        {
+            let name = self.text.files.get(file).map_or("", String::as_str);
+            let name = name.replace('\\', "\\\\").replace('"', "\\\"");
+            self.out.push_str(&format!("#line {line} \"{name}\"\n"));
         }
         self.out.push_str(row.trim_end());
         self.out.push('\n');

@@ -17,9 +17,6 @@ pub(super) enum Position {
 }
 
 impl Position {
-    pub const ALL: [Self; 6] =
-        [Self::GlobalId, Self::LocalId, Self::GroupId, Self::GlobalSize, Self::LocalSize, Self::Groups];
-
     /// The functions of OpenCL C that need it.
     pub fn needed_by(function: &str) -> &'static [Self] {
         match function {

@@ -129,8 +129,8 @@ pub(super) fn skip_blank(text: &str, mut at: usize) -> usize {
         let rest = &text[at..];
         if rest.starts_with("//") {
             at += rest.find('\n').unwrap_or(rest.len());
-        } else if rest.starts_with("/*") {
-            at += rest[2..].find("*/").map_or(rest.len(), |end| end + 4);
+        } else if let Some(inside) = rest.strip_prefix("/*") {
+            at += inside.find("*/").map_or(rest.len(), |end| end + 4);
         } else {
             return at;
         }

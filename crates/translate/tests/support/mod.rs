@@ -28,7 +28,8 @@ pub fn run(text: &str, inputs: &[Vec<u8>; 3], bytes: usize, threads: usize) -> V
     let mut out = device.buffer::<u8>(bytes).expect("memory");
     let stream = device.stream().expect("a stream");
     // SAFETY: each thread reads and writes its own elements.
-    let done = unsafe { kernel.launch(&stream, Grid::threads(threads), (&a, &b, &c, &mut out)) }.expect("a launch");
+    let done =
+        unsafe { kernel.launch(&stream, Grid::threads(threads), (&a, &b, &c, &mut out)) }.expect("a launch");
     done.wait().unwrap_or_else(|error| panic!("{error}\n{}", translation.msl));
     out.to_vec().expect("memory")
 }

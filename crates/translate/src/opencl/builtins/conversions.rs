@@ -3,7 +3,7 @@
 use crate::opencl::render::Renderer;
 use crate::opencl::types::{Scalar, Shape};
 
-use super::{Call, apply, by_components, scalar};
+use super::{Call, apply, by_components};
 
 /// Rounding mode of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,10 +250,4 @@ fn directed_to_half(rounding: Rounding) -> String {
     format!(
         "half h = half(x);\n    ushort b = as_type<ushort>(h);\n    return ({wrong}) ? as_type<half>({step}) : h;"
     )
-}
-
-/// Unused shapes are scalars.
-#[allow(dead_code)]
-fn of(one: Scalar) -> Shape {
-    scalar(one)
 }

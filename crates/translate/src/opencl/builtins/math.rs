@@ -3,7 +3,7 @@
 use crate::opencl::render::Renderer;
 use crate::opencl::types::{Scalar, Shape, Space, parse};
 
-use super::{Call, apply, by_components, scalar};
+use super::{Call, apply, by_components};
 
 /// Functions of floats, defined in MSL: name, the definitions that it uses, its own.
 const DEFINITIONS: &[(&str, &[&str], &str)] = &[
@@ -66,7 +66,7 @@ pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
     let helper = format!("cl_{name}");
     narrow(to, &helper, call.result, &shapes);
     let leaf = |args: &[String]| format!("{helper}({})", args.join(", "));
-    Some(apply(to, name, call.result, &shapes, &texts, &leaf))
+    Some(apply(to, name, call.result, &shapes, &texts, leaf))
 }
 
 /// Declares a function of scalars for vectors of up to four components that these shapes consist of.
@@ -194,7 +194,7 @@ fn upsample(to: &mut Renderer, call: &Call) -> Option<String> {
         )
     };
     if call.result.is_vector() || of.bits() >= 32 {
-        return Some(apply(to, "upsample", call.result, &[high, low], &texts, &leaf));
+        return Some(apply(to, "upsample", call.result, &[high, low], &texts, leaf));
     }
     // The shift of a smaller integer has type `int`.
     Some(format!("{name}{}", leaf(&texts)))
@@ -238,10 +238,4 @@ fn shuffle(to: &mut Renderer, call: &Call) -> String {
         )
     });
     format!("{name}({})", texts.join(", "))
-}
-
-/// Unused by functions of vectors.
-#[allow(dead_code)]
-fn one() -> Shape {
-    scalar(Scalar::Float)
 }

@@ -10,7 +10,7 @@ mod values;
 
 use super::ast::Node;
 use super::render::Renderer;
-use super::types::{Scalar, Shape};
+use super::types::Shape;
 
 pub(super) use relational::as_mask;
 
@@ -84,9 +84,4 @@ pub(super) fn by_components(to: &mut Renderer, name: &str, result: Shape, args: 
     to.helpers.add(&key, name, || {
         format!("inline {of} {name}({}) {{ return {of}({}); }}", params.join(", "), lanes.join(", "))
     });
-}
-
-/// A scalar's shape.
-pub(super) fn scalar(of: Scalar) -> Shape {
-    Shape::Scalar(of)
 }

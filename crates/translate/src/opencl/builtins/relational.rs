@@ -96,7 +96,7 @@ fn booleans(to: &mut Renderer, name: &str, args: &[&Node]) -> Option<String> {
         });
         return Some(format!("cl_islessgreater({})", texts.join(", ")));
     }
-    Some(apply(to, name, booleans, &shapes, &texts, &leaf))
+    Some(apply(to, name, booleans, &shapes, &texts, leaf))
 }
 
 /// `select(a, b, c)`: a scalar's condition is whether it is not zero, a vector's its sign bits.

@@ -7,18 +7,6 @@ use crate::opencl::types::{Shape, Space, Type};
 use super::Renderer;
 
 impl Renderer<'_> {
-    /// Consecutive declarations that share their specifiers.
-    pub fn groups<'n>(nodes: &'n [Node]) -> Vec<Vec<&'n Node>> {
-        let mut groups: Vec<Vec<&Node>> = Vec::new();
-        for node in nodes.iter().filter(|node| node.begin.is_some() && !node.name.is_empty()) {
-            match groups.last_mut() {
-                Some(group) if group[0].begin == node.begin && group[0].kind == node.kind => group.push(node),
-                _ => groups.push(vec![node]),
-            }
-        }
-        groups
-    }
-
     /// A declaration statement, with its semicolon.
     pub fn declaration_statement(&mut self, node: &Node, in_for: bool) -> String {
         let (Some(begin), Some(end)) = (node.begin, node.end) else { return String::new() };

@@ -321,12 +321,12 @@ impl Renderer<'_> {
             let scalar = self.exactly(inner, Shape::Scalar(shape.scalar().unwrap_or(Scalar::Int)));
             return self.splat(shape, &scalar);
         }
-        if let Some((text, _)) = self.position(inner) {
-            if let Shape::Scalar(target) = shape {
-                let name =
-                    if node.ty.contains(' ') { target.name().to_owned() } else { self.type_name(&node.ty) };
-                return format!("{name}({text})");
-            }
+        if let Shape::Scalar(target) = shape
+            && let Some((text, _)) = self.position(inner)
+        {
+            let name =
+                if node.ty.contains(' ') { target.name().to_owned() } else { self.type_name(&node.ty) };
+            return format!("{name}({text})");
         }
         if shape.is_vector() {
             // Same components, or a reinterpretation between vectors, which OpenCL C does not have.

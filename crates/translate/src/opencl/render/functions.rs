@@ -3,7 +3,7 @@
 use crate::opencl::ast::Node;
 use crate::opencl::program::Position;
 use crate::opencl::report::Argument;
-use crate::opencl::text::{closing, skip_blank};
+use crate::opencl::text::closing;
 use crate::opencl::types::{self, Shape, Space, Type};
 
 use super::Renderer;
@@ -290,11 +290,4 @@ fn is_modified(function: &Node, param: &Node) -> bool {
         node.children.iter().any(|child| visit(child, id, reads || (passes && is_value)))
     }
     function.body().is_some_and(|body| visit(body, param.id, false))
-}
-
-/// Offset behind the name of a declaration.
-#[allow(dead_code)]
-fn name_end(text: &str, at: usize) -> usize {
-    let rest = &text[at..];
-    skip_blank(text, at + rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(0))
 }

@@ -26,10 +26,12 @@ impl Renderer<'_> {
                 _ => {}
             }
         }
-        if op == "=" && operand.is_vector() && left.bare().kind == "ExtVectorElementExpr" {
-            if let Some(text) = self.assign_components(node, left.bare(), right) {
-                return text;
-            }
+        if op == "="
+            && operand.is_vector()
+            && left.bare().kind == "ExtVectorElementExpr"
+            && let Some(text) = self.assign_components(node, left.bare(), right)
+        {
+            return text;
         }
         if shape.is_wide() && !matches!(op, "=" | ",") {
             return self.wide_binary(node, left, right, shape);

@@ -4,13 +4,14 @@
 //! device failure.
 
 mod allocations;
-mod annotation;
+mod analyze;
 mod array;
 mod bench;
 mod binding;
 mod check;
 mod constant;
 mod devices;
+mod diagnostics;
 mod doctor;
 mod failure;
 mod npy;
@@ -58,6 +59,8 @@ enum Verb {
     Doctor(doctor::Doctor),
     /// Compile Metal files and print the parameters of their kernels
     Check(check::Check),
+    /// Analyze kernels: memory accesses, operations, loops, traffic of a launch
+    Analyze(analyze::Analyze),
     /// Run a kernel on arrays and scalars
     Run(run::Run),
     /// Compile Metal files ahead of time into a bundle, for machines without a compiler
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Verb::Devices(verb) => verb.run(),
         Verb::Doctor(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
+        Verb::Analyze(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
         Verb::Pack(verb) => verb.run(),
         Verb::Capture(verb) => verb.run(),

@@ -32,6 +32,7 @@ mod summary;
 mod target;
 mod test;
 mod top;
+mod translate;
 mod value;
 
 use std::ffi::OsString;
@@ -74,6 +75,8 @@ enum Verb {
     Profile(profile::Profile),
     /// Show live what a program does on its devices
     Top(top::Top),
+    /// Translate kernels of another language to Metal Shading Language
+    Translate(translate::Translate),
     /// Run the tests of a crate that uses Metal, without a Mac
     Test(test::Test),
 }
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Verb::Bench(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
         Verb::Top(verb) => verb.run(),
+        Verb::Translate(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };
     match done {

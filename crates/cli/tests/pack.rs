@@ -303,7 +303,9 @@ fn a_bundle_for_metal_has_the_text_or_the_library() {
     elinvar(&["pack", &file, "-o", &bundle, "--metallib", &library])
         .expect(2, &["--metallib needs --target metal"]);
     elinvar(&["check", &file, "--target", "metal"])
-        .expect(2, &["--target metal: Metal compiles kernels on Apple devices"]);
+        .expect(0, &["kernel `fill_a` needs a value for function constant `twice`"]);
+    elinvar(&["pack", &file, "-o", &bundle, "--target", "metal:apple7"])
+        .expect(1, &["for all families: `--target metal`"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use elinvar_driver::sync::Mutex;
 use elinvar_driver::{self as driver, PerProcess};
 
 use crate::identity::identity;
+use crate::launch::bound::RustKernels;
 use crate::launch::command_list_pool::CommandListPool;
 use crate::launch::group::Members;
 use crate::launch::tune::Tuned;
@@ -49,6 +50,7 @@ pub(crate) struct Inner {
     pub(crate) coalescers: Coalescers,
     /// Kernels of tensor operations.
     pub(crate) tensor_kernels: KernelCache,
+    pub(crate) rust_kernels: RustKernels,
     pub(crate) route_choices: RouteChoices,
     /// Makes log lines `tracing` events.
     _log: Option<LogSubscription>,
@@ -84,6 +86,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         tuned,
         coalescers,
         tensor_kernels: KernelCache::default(),
+        rust_kernels: RustKernels::default(),
         route_choices: RouteChoices::default(),
         _log: log,
         groups,

@@ -3,13 +3,15 @@
 //! Results go to standard output, errors to standard error. Exit codes: 0 success, 1 wrong kernel or arguments, 2 usage, 3
 //! device failure.
 
-mod annotation;
+mod allocations;
+mod analyze;
 mod array;
 mod bench;
 mod binding;
 mod check;
 mod constant;
 mod devices;
+mod diagnostics;
 mod doctor;
 mod failure;
 mod npy;
@@ -29,6 +31,8 @@ mod stages;
 mod summary;
 mod target;
 mod test;
+mod top;
+mod translate;
 mod value;
 
 use std::ffi::OsString;
@@ -55,6 +59,8 @@ enum Verb {
     Doctor(doctor::Doctor),
     /// Compile Metal files and print the parameters of their kernels
     Check(check::Check),
+    /// Analyze kernels: memory accesses, operations, loops, traffic of a launch
+    Analyze(analyze::Analyze),
     /// Run a kernel on arrays and scalars
     Run(run::Run),
     /// Compile Metal files ahead of time into a bundle, for machines without a compiler
@@ -67,6 +73,10 @@ enum Verb {
     Bench(bench::Bench),
     /// Run a program that links Elinvar, and write a report of what its devices did
     Profile(profile::Profile),
+    /// Show live what a program does on its devices
+    Top(top::Top),
+    /// Translate kernels of another language to Metal Shading Language
+    Translate(translate::Translate),
     /// Run the tests of a crate that uses Metal, without a Mac
     Test(test::Test),
 }
@@ -81,12 +91,15 @@ fn main() -> ExitCode {
         Verb::Devices(verb) => verb.run(),
         Verb::Doctor(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
+        Verb::Analyze(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
         Verb::Pack(verb) => verb.run(),
         Verb::Capture(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
+        Verb::Top(verb) => verb.run(),
+        Verb::Translate(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };
     match done {

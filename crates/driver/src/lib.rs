@@ -28,7 +28,7 @@
 //! | [`Grid::Indirect`] | `dispatchThreadgroups(indirectBuffer:…)` | counts copied to the host, then a launch | counts read when the command begins |
 //! | [`Primitive`] | `MPSKernel` | – | – |
 //! | [`Device::reset`] | – | – (a new process) | – |
-//! | [`Device::reaches`] | `peerGroupID`, remote buffer views | peer access | – |
+//! | [`Device::reaches`] | `peerGroupID`, remote buffer views | peer access | devices of one driver |
 //! | threadgroup | threadgroup | thread block | one call on one worker |
 //! | simdgroup (32 threads) | SIMD-group | warp | lanes of vector registers |
 //!
@@ -87,6 +87,7 @@ pub mod sync;
 mod thermal;
 mod timeline;
 mod timestamp_slot;
+mod topology;
 mod unknown_name;
 
 pub use callback::Callback;
@@ -120,4 +121,5 @@ pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile};
 pub use thermal::Thermal;
 pub use timeline::Timeline;
 pub use timestamp_slot::TimestampSlot;
+pub use topology::{Link, LinkKind, Place};
 pub use unknown_name::similar_names;

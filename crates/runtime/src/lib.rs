@@ -60,11 +60,10 @@ mod recovery;
 mod resident;
 mod sync;
 pub mod tensor;
+mod transfer;
 
 pub use device::{Device, TuningCache};
-pub use graph::{
-    Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
-};
+pub use graph::{Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Transfer};
 pub use indirect::{
     CommandSpan, Execution, HostCommand, IndirectCommandBuffer, IndirectCommandBufferDescriptor, LaunchQueue,
 };
@@ -119,6 +118,7 @@ pub use sync::coalesce::Coalescing;
 pub use sync::completion::Completion;
 pub use sync::event::Event;
 pub use sync::in_flight::WhenFull;
+pub use transfer::{Route, TransferStats};
 
 pub use bytemuck::Pod;
 pub use elinvar_capture as capture;
@@ -166,6 +166,8 @@ mod pages {
     mod tensor {}
     #[doc = include_str!("../../../docs/graphs.md")]
     mod graphs {}
+    #[doc = include_str!("../../../docs/many-devices.md")]
+    mod many_devices {}
     #[doc = include_str!("../../../docs/function-constants.md")]
     mod function_constants {}
     #[doc = include_str!("../../../docs/hardware.md")]

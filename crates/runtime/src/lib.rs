@@ -118,16 +118,17 @@ pub use sync::coalesce::Coalescing;
 pub use sync::completion::Completion;
 pub use sync::event::Event;
 pub use sync::in_flight::WhenFull;
-pub use transfer::{Route, TransferStats};
+pub use transfer::{Measured, Pair, Route, Topology, TopologyDevice, TransferStats};
 
 pub use bytemuck::Pod;
 pub use elinvar_capture as capture;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    Features, FunctionConstant, Label, Limits, LogLevel, LogLine, LogSite, MathMode, MetalLibrary, Primitive,
-    PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings, Result, Scalar, Severity, Signature,
-    Source, SourceFile, StopsAt, Storage, Thermal, Tier, Timing, UnsupportedKernel,
+    Features, FunctionConstant, Label, Limits, Link, LinkKind, LogLevel, LogLine, LogSite, MathMode,
+    MetalLibrary, Place, Primitive, PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings, Result,
+    Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Tier, Timing,
+    UnsupportedKernel,
 };
 #[cfg(feature = "isolated")]
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};

@@ -9,6 +9,7 @@ mod companions;
 mod route;
 mod staging;
 mod stats;
+mod topology;
 
 use bytemuck::Pod;
 use elinvar_driver::{Error, Result};
@@ -22,6 +23,7 @@ pub(crate) use route::in_one;
 pub(crate) use staging::{Staged, carry, staged};
 pub(crate) use stats::TransferLog;
 pub use stats::TransferStats;
+pub use topology::{Measured, Pair, Topology, TopologyDevice};
 
 impl CommandBuffer {
     /// Adds a copy between buffers or slices of the same length, one of which may be of another device. They may overlap, with the semantics of `memmove`.

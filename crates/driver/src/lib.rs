@@ -61,6 +61,7 @@ mod callback;
 mod cancellation;
 mod caps;
 mod capture;
+mod collective;
 mod command;
 mod device;
 mod diagnostic;
@@ -94,6 +95,7 @@ pub use callback::Callback;
 pub use cancellation::{Cancellation, OnCancel};
 pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
 pub use capture::Capture;
+pub use collective::{Aborter, Collective, CollectiveCall, Member, Reduction};
 pub use command::{Binding, Command, Dispatch, InlineBytes, Label, MemorySlice, Use};
 pub use device::{
     Device, Done, Driver, Library, OnCompleted, Pipeline, Priority, Queue, Reach, Submission, Timing,

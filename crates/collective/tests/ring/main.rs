@@ -1,0 +1,6 @@
+//! Collectives over shared memory: every one with every type, reduction and odd sizes, failures, and processes that are killed.
+
+mod failures;
+mod memory;
+mod processes;
+mod results;

@@ -62,7 +62,7 @@ impl Exchange<'_> {
         (previous, next)
     }
 
-    fn broadcast(&mut self, root: u32, target: &mut [u8]) -> Result<()> {
+    pub(crate) fn broadcast(&mut self, root: u32, target: &mut [u8]) -> Result<()> {
         let (from, to) = self.chain(root);
         self.relay(from, to, target, None)
     }

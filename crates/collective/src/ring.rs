@@ -89,6 +89,26 @@ impl Ring {
         Ok(member)
     }
 
+    /// Passes bytes of the root, at most 4096, to all members.
+    ///
+    /// # Errors
+    /// As [`Member::run`].
+    pub fn broadcast_bytes(&mut self, root: u32, bytes: Vec<u8>, timeout: Duration) -> Result<Vec<u8>> {
+        self.shared.expect_whole()?;
+        self.begun += 1;
+        self.shared.segment.line(self.rank).begun.store(self.begun, Ordering::Release);
+        let what = "exchange of an identity".into();
+        let (shared, rank, tag) = (&*self.shared, self.rank, self.begun);
+        let mut exchange = Exchange { shared, rank, tag, timeout, by_all: true, what, block: Vec::new() };
+        let mut message = vec![0; 2 + 4096];
+        let len = bytes.len().min(4096);
+        message[..2].copy_from_slice(&(len as u16).to_ne_bytes());
+        message[2..2 + len].copy_from_slice(&bytes[..len]);
+        exchange.broadcast(root, &mut message)?;
+        let len = usize::from(u16::from_ne_bytes([message[0], message[1]])).min(4096);
+        Ok(message[2..2 + len].to_vec())
+    }
+
     fn wait_for_all(&self, timeout: Duration) -> Result<()> {
         let shared = &self.shared;
         let mut patience = Patience::new();

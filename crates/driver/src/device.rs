@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::{
-    Caps, Capture, Command, Diagnostic, Dim3, Energy, Error, Event, FunctionConstant, HostBlock, Init, Link,
-    Log, LogKernel, Memory, PipelineOptions, Place, Readings, ResidentThreads, Result, Signature, Source,
-    Storage, Thermal, Timeline, UnsupportedKernel,
+    Caps, Capture, CollectiveLibrary, Command, Diagnostic, Dim3, Energy, Error, Event, FunctionConstant,
+    HostBlock, Init, Link, Log, LogKernel, Memory, PipelineOptions, Place, Readings, ResidentThreads, Result,
+    Signature, Source, Storage, Thermal, Timeline, UnsupportedKernel,
 };
 
 /// A backend for one kind of hardware.
@@ -195,6 +195,14 @@ pub unsafe trait Device: Send + Sync + Any {
             self.caps().name,
             other.caps().name
         )))
+    }
+
+    /// The vendor's library of collectives.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason, by default.
+    fn collectives(&self) -> Result<Arc<dyn CollectiveLibrary>> {
+        Err(Error::unsupported(format!("device `{}` has no library of collectives", self.caps().name)))
     }
 
     /// Where the device is in the machine. Unknown by default.

@@ -61,7 +61,6 @@ mod callback;
 mod cancellation;
 mod caps;
 mod capture;
-mod collective;
 mod command;
 mod device;
 mod diagnostic;
@@ -81,6 +80,7 @@ pub mod primitive;
 mod process;
 mod promised_timeline;
 mod readings;
+mod several;
 mod signature;
 mod source;
 pub mod submission;
@@ -88,14 +88,12 @@ pub mod sync;
 mod thermal;
 mod timeline;
 mod timestamp_slot;
-mod topology;
 mod unknown_name;
 
 pub use callback::Callback;
 pub use cancellation::{Cancellation, OnCancel};
 pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
 pub use capture::Capture;
-pub use collective::{Aborter, Collective, CollectiveCall, Member, Reduction};
 pub use command::{Binding, Command, Dispatch, InlineBytes, Label, MemorySlice, Use};
 pub use device::{
     Device, Done, Driver, Library, OnCompleted, Pipeline, Priority, Queue, Reach, Submission, Timing,
@@ -116,6 +114,9 @@ pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use promised_timeline::{Promise, PromisedTimeline};
 pub use readings::{Energy, Quantity, Reading, Readings};
+pub use several::{
+    Aborter, Collective, CollectiveCall, CollectiveLibrary, Link, LinkKind, Member, Place, Reduction,
+};
 pub use signature::{
     Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,
 };
@@ -123,5 +124,4 @@ pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile};
 pub use thermal::Thermal;
 pub use timeline::Timeline;
 pub use timestamp_slot::TimestampSlot;
-pub use topology::{Link, LinkKind, Place};
 pub use unknown_name::similar_names;

@@ -46,6 +46,7 @@
 //!   never rerun.
 #![warn(missing_docs)]
 
+mod collective;
 mod device;
 mod graph;
 #[cfg(test)]
@@ -62,6 +63,7 @@ mod sync;
 pub mod tensor;
 mod transfer;
 
+pub use collective::{Communicator, Engine, Operation};
 pub use device::{Device, TuningCache};
 pub use graph::{Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Transfer};
 pub use indirect::{
@@ -122,13 +124,14 @@ pub use transfer::{Measured, Pair, Route, Topology, TopologyDevice, TransferStat
 
 pub use bytemuck::Pod;
 pub use elinvar_capture as capture;
+pub use elinvar_collective::Environment;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
     Features, FunctionConstant, Label, Limits, Link, LinkKind, LogLevel, LogLine, LogSite, MathMode,
-    MetalLibrary, Place, Primitive, PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings, Result,
-    Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Tier, Timing,
-    UnsupportedKernel,
+    MetalLibrary, Place, Primitive, PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings,
+    Reduction, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Tier,
+    Timing, UnsupportedKernel,
 };
 #[cfg(feature = "isolated")]
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};

@@ -202,6 +202,21 @@ pub trait Member: Send {
     }
 }
 
+/// A vendor's library of collectives, for one device.
+pub trait CollectiveLibrary: Send + Sync {
+    /// An identity for a new communicator, which all members must state.
+    ///
+    /// # Errors
+    /// The library's.
+    fn unique_id(&self) -> Result<Vec<u8>>;
+
+    /// Joins a communicator with this device. Waits until all members have joined.
+    ///
+    /// # Errors
+    /// The library's; [`Error::Timeout`] if not all members have joined in time.
+    fn join(&self, id: &[u8], rank: u32, size: u32, timeout: Duration) -> Result<Box<dyn Member>>;
+}
+
 /// Ends the calls of a communicator.
 pub trait Aborter: Send + Sync {
     /// Fails the communicator with the failure of a rank. The first failure is kept.

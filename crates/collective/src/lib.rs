@@ -16,8 +16,10 @@ mod memory;
 mod reduce;
 mod ring;
 mod segment;
+mod supervised;
 mod wait;
 
 pub use board::Board;
 pub use environment::Environment;
 pub use ring::{Ring, ring};
+pub use supervised::Supervised;

@@ -135,6 +135,52 @@ impl Ring {
         Ok(())
     }
 
+    /// Checks a call and publishes that it has begun. Returns whether all members take part.
+    pub(crate) fn begin(&mut self, call: &CollectiveCall) -> Result<bool> {
+        self.shared.expect_whole()?;
+        self.check(call)?;
+        let by_all = !matches!(call.collective, Collective::Send { .. } | Collective::Receive { .. });
+        self.begun += u64::from(by_all);
+        self.shared.segment.line(self.rank).begun.store(self.begun, Ordering::Release);
+        Ok(by_all)
+    }
+
+    /// The first failure.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.shared.failure()
+    }
+
+    /// Whether this rank may wait on, while another engine moves the data: fails if a member has failed, has ended, or after the timeout. Returns at
+    /// once, or after a short pause.
+    pub(crate) fn check_on_others(
+        &self,
+        patience: &mut Patience,
+        timeout: Duration,
+        what: &str,
+    ) -> Result<()> {
+        let shared = &self.shared;
+        shared.expect_whole()?;
+        if !patience.pause() {
+            return Ok(());
+        }
+        let others: Vec<u32> = (0..self.size()).filter(|rank| *rank != self.rank).collect();
+        let behind = |rank: &&u32| shared.segment.line(**rank).begun.load(Ordering::Acquire) < self.begun;
+        // A member may leave after a call that it has completed.
+        if let Some((rank, how)) =
+            others.iter().filter(behind).find_map(|rank| Some((*rank, shared.end_of(*rank)?)))
+        {
+            shared.segment.fail(rank, &how);
+        } else if let Some((rank, how)) = others.iter().find_map(|rank| Some((*rank, shared.end_of(*rank)?)))
+            && patience.is_over(timeout.min(Duration::from_secs(2)))
+        {
+            shared.segment.fail(rank, &how);
+        } else if patience.is_over(timeout) {
+            let (rank, why) = shared.slowest(self.rank, &others, true);
+            shared.segment.fail(rank, &format!("{why} within {timeout:?}: {what}"));
+        }
+        shared.expect_whole()
+    }
+
     /// Checks a call, so that the algorithms can rely on its sizes.
     fn check(&self, call: &CollectiveCall) -> Result<()> {
         let (size, collective) = (self.size(), call.collective);
@@ -183,11 +229,7 @@ impl Member for Ring {
 
     #[allow(unsafe_code)] // uses memory of devices
     fn run(&mut self, call: &CollectiveCall) -> Result<()> {
-        self.shared.expect_whole()?;
-        self.check(call)?;
-        let by_all = !matches!(call.collective, Collective::Send { .. } | Collective::Receive { .. });
-        self.begun += u64::from(by_all);
-        self.shared.segment.line(self.rank).begun.store(self.begun, Ordering::Release);
+        let by_all = self.begin(call)?;
         let same = match (&call.source, &call.target) {
             (Some(source), Some(target)) => {
                 source.offset == target.offset && Arc::ptr_eq(&source.memory, &target.memory)
@@ -226,6 +268,13 @@ impl Member for Ring {
     }
 
     fn shrink(&mut self, timeout: Duration) -> Result<Box<dyn Member>> {
+        Ok(Box::new(self.shrink_ring(timeout)?))
+    }
+}
+
+impl Ring {
+    /// As [`Member::shrink`].
+    pub(crate) fn shrink_ring(&mut self, timeout: Duration) -> Result<Self> {
         let shared = &self.shared;
         let (segment, head) = (&shared.segment, shared.segment.head());
         segment.line(self.rank).votes.store(1, Ordering::Release);
@@ -262,7 +311,7 @@ impl Member for Ring {
         if let Some(path) = &shared.path {
             let mut next = path.clone().into_os_string();
             next.push("+");
-            return Ok(Box::new(Self::join_as(Path::new(&next), rank, job_ranks, timeout)?));
+            return Self::join_as(Path::new(&next), rank, job_ranks, timeout);
         }
         let mut successor = shared.successor.lock().unwrap_or_else(PoisonError::into_inner);
         let next = match &*successor {
@@ -274,7 +323,8 @@ impl Member for Ring {
                 successor.insert(Arc::new(next)).clone()
             }
         };
-        Ok(Box::new(Self::new(next, rank)))
+        drop(successor);
+        Ok(Self::new(next, rank))
     }
 }
 

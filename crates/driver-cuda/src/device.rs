@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Device, Driver, Energy, Error, Event, HostBlock, Init, Library, Link, LinkKind, Log, Memory, Place,
-    Priority, Queue, Reach, Readings, ResidentThreads, Result, Source, Storage, Thermal,
+    Caps, CollectiveLibrary, Device, Driver, Energy, Error, Event, HostBlock, Init, Library, Link, LinkKind,
+    Log, Memory, Place, Priority, Queue, Reach, Readings, ResidentThreads, Result, Source, Storage, Thermal,
 };
 use elinvar_ptx::Target;
 
@@ -17,6 +17,7 @@ use crate::clock::now_ns;
 use crate::commands;
 use crate::context::Context;
 use crate::failure::{Failure, code};
+use crate::libraries::nccl::Nccl;
 use crate::library::CudaLibrary;
 use crate::log::DeviceLog;
 use crate::memory::CudaMemory;
@@ -278,6 +279,10 @@ unsafe impl Device for CudaDevice {
                 "kernels of device `{ours}` cannot access memory of device `{theirs}`: no peer access"
             ))),
         }
+    }
+
+    fn collectives(&self) -> Result<Arc<dyn CollectiveLibrary>> {
+        Ok(Arc::new(Nccl::open(&self.shared.context)?))
     }
 
     fn place(&self) -> Place {

@@ -115,7 +115,8 @@ pub use process::{PerProcess, Process};
 pub use promised_timeline::{Promise, PromisedTimeline};
 pub use readings::{Energy, Quantity, Reading, Readings};
 pub use several::{
-    Aborter, Collective, CollectiveCall, CollectiveLibrary, Link, LinkKind, Member, Place, Reduction,
+    Aborter, Check, Collective, CollectiveCall, CollectiveLibrary, LibraryMember, Link, LinkKind, Member,
+    Place, Reduction,
 };
 pub use signature::{
     Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,

@@ -183,6 +183,11 @@ pub trait Member: Send {
     /// The number of members.
     fn size(&self) -> u32;
 
+    /// Types that cannot be reduced. Empty by default.
+    fn cannot_reduce(&self) -> &'static [Scalar] {
+        &[]
+    }
+
     /// Runs a collective; blocks until its effects are visible to the host and the device. No other work uses the memory meanwhile.
     ///
     /// # Errors
@@ -202,8 +207,14 @@ pub trait Member: Send {
     }
 }
 
+/// Called again and again while a call waits: its error ends the wait.
+pub type Check<'c> = dyn FnMut() -> Result<()> + 'c;
+
 /// A vendor's library of collectives, for one device.
 pub trait CollectiveLibrary: Send + Sync {
+    /// Lower-case name.
+    fn name(&self) -> &'static str;
+
     /// An identity for a new communicator, which all members must state.
     ///
     /// # Errors
@@ -213,8 +224,22 @@ pub trait CollectiveLibrary: Send + Sync {
     /// Joins a communicator with this device. Waits until all members have joined.
     ///
     /// # Errors
-    /// The library's; [`Error::Timeout`] if not all members have joined in time.
-    fn join(&self, id: &[u8], rank: u32, size: u32, timeout: Duration) -> Result<Box<dyn Member>>;
+    /// The library's; that of `check`.
+    fn join(&self, id: &[u8], rank: u32, size: u32, check: &mut Check<'_>) -> Result<Box<dyn LibraryMember>>;
+}
+
+/// One rank of a library's communicator.
+pub trait LibraryMember: Send {
+    /// Types of which the library has no reductions.
+    fn cannot_reduce(&self) -> &'static [Scalar] {
+        &[]
+    }
+
+    /// Runs a collective; as [`Member::run`]. Any error has aborted the communicator: the device no longer uses the memory, and no call may follow.
+    ///
+    /// # Errors
+    /// The library's; that of `check`.
+    fn run(&mut self, call: &CollectiveCall, check: &mut Check<'_>) -> Result<()>;
 }
 
 /// Ends the calls of a communicator.

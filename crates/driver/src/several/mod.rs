@@ -3,5 +3,7 @@
 mod collective;
 mod topology;
 
-pub use collective::{Aborter, Collective, CollectiveCall, CollectiveLibrary, Member, Reduction};
+pub use collective::{
+    Aborter, Check, Collective, CollectiveCall, CollectiveLibrary, LibraryMember, Member, Reduction,
+};
 pub use topology::{Link, LinkKind, Place};

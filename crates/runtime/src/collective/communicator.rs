@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use elinvar_collective::{Environment, Ring, ring};
-use elinvar_driver::{Aborter, CollectiveCall, Error, Result};
+use elinvar_collective::{Environment, Ring, Supervised, ring};
+use elinvar_driver::{Aborter, CollectiveCall, Error, Result, Scalar};
 
 use super::operation::Operation;
 use super::thread::{Facts, Job, Pending, Run, start};
@@ -46,6 +46,7 @@ struct Inner {
     rank: u32,
     size: u32,
     engine: &'static str,
+    cannot_reduce: &'static [Scalar],
     aborter: Arc<dyn Aborter>,
     jobs: Sender<Job>,
     /// In nanoseconds.
@@ -80,16 +81,12 @@ impl Communicator {
             Engine::Nccl => {
                 let libraries = devices.iter().map(|device| device.driver().collectives());
                 let libraries = libraries.collect::<Result<Vec<_>>>()?;
-                let first =
-                    libraries.first().ok_or_else(|| Error::invalid("a communicator of no devices"))?;
-                let id = first.unique_id()?;
-                // Each call waits for the others.
-                let each = libraries.into_iter().zip(devices).zip(0..);
-                each.map(|((library, device), rank)| {
-                    let id = id.clone();
-                    start(device, move || library.join(&id, rank, size, TIMEOUT))
-                })
-                .collect()
+                // Each join waits for the others.
+                let each = ring(size)?.into_iter().zip(libraries).zip(devices);
+                let join = |((ring, library), device): ((Ring, _), &Device)| {
+                    start(device, move || Ok(Box::new(Supervised::join(ring, library, TIMEOUT)?) as _))
+                };
+                each.map(join).collect()
             }
         };
         let made: Vec<_> =
@@ -123,21 +120,22 @@ impl Communicator {
         let path = segment_path(&job, NEXT.fetch_add(1, Ordering::Relaxed));
         let library = (engine == Engine::Nccl).then(|| device.driver().collectives()).transpose()?;
         let pending = start(device, move || {
-            let mut member = Ring::join(&path, rank, size, TIMEOUT)?;
-            let Some(library) = library else { return Ok(Box::new(member) as _) };
-            // The first rank's identity reaches the others through shared memory.
-            let id = if rank == 0 { library.unique_id()? } else { Vec::new() };
-            let id = member.broadcast_bytes(0, id, TIMEOUT)?;
-            library.join(&id, rank, size, TIMEOUT)
+            let ring = Ring::join(&path, rank, size, TIMEOUT)?;
+            match library {
+                Some(library) => Ok(Box::new(Supervised::join(ring, library, TIMEOUT)?) as _),
+                None => Ok(Box::new(ring) as _),
+            }
         });
         Self::new(device, pending)
     }
 
     fn new(device: &Device, pending: Pending) -> Result<Self> {
-        let (jobs, Facts { rank, size, engine, aborter }) = pending.wait()?;
+        let (jobs, facts) = pending.wait()?;
+        let Facts { rank, size, engine, cannot_reduce, aborter } = facts;
         let (device, stream, timeout) =
             (device.clone(), device.stream()?, AtomicU64::new(TIMEOUT.as_nanos() as u64));
-        Ok(Self { inner: Arc::new(Inner { device, rank, size, engine, aborter, jobs, timeout, stream }) })
+        let inner = Inner { device, rank, size, engine, cannot_reduce, aborter, jobs, timeout, stream };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The member's device.
@@ -192,6 +190,15 @@ impl Communicator {
         let (device, name) = (&self.inner.device, operation.collective.name());
         commands.device().expect_same(device, || format!("{name}: the communicator is"))?;
         let (element, element_size, count) = operation.resolve(self.rank(), self.size())?;
+        if let Some(element) = element.filter(|element| self.inner.cannot_reduce.contains(element))
+            && operation.collective.reduction().is_some()
+        {
+            let engine = self.engine().to_uppercase();
+            return Err(Error::unsupported(format!(
+                "{name}: {engine} has no reductions of {}",
+                element.msl_name()
+            )));
+        }
         let mut usages = crate::memory::usage::Usages::new();
         for (span, access) in [(&operation.source, Access::Read), (&operation.target, Access::Write)] {
             let Some(span) = span else { continue };

@@ -42,6 +42,7 @@ pub(super) fn start(
                 rank: member.rank(),
                 size: member.size(),
                 engine: member.engine(),
+                cannot_reduce: member.cannot_reduce(),
                 aborter: member.aborter(),
             };
             let _asked = report.send(Ok(facts));
@@ -69,6 +70,7 @@ pub(super) struct Facts {
     pub(super) rank: u32,
     pub(super) size: u32,
     pub(super) engine: &'static str,
+    pub(super) cannot_reduce: &'static [elinvar_driver::Scalar],
     pub(super) aborter: std::sync::Arc<dyn elinvar_driver::Aborter>,
 }
 
@@ -100,8 +102,8 @@ fn work(device: &Device, mut member: Box<dyn Member>, queue: &Receiver<Job>) {
                 let result = begun.and_then(|()| member.run(&call));
                 let timing = Timing { start_ns, end_ns: device.clock_ns() };
                 drop(call);
-                promise.resolve(result.clone().map(|()| timing));
                 drop(storages);
+                promise.resolve(result.clone().map(|()| timing));
                 match result {
                     Ok(()) => done.signal(1),
                     Err(cause) => done.fail(&cause),

@@ -12,6 +12,7 @@ mod constant;
 mod devices;
 mod doctor;
 mod failure;
+mod launch;
 mod npy;
 mod output;
 mod pack;
@@ -67,6 +68,8 @@ enum Verb {
     Bench(bench::Bench),
     /// Run a program that links Elinvar, and write a report of what its devices did
     Profile(profile::Profile),
+    /// Start a program several times, as the processes of a job
+    Launch(launch::Launch),
     /// Run the tests of a crate that uses Metal, without a Mac
     Test(test::Test),
 }
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Verb::Replay(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
+        Verb::Launch(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };
     match done {

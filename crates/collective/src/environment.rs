@@ -23,6 +23,8 @@ pub struct Environment {
     pub size: u32,
     /// Rank among the processes of this machine.
     pub local_rank: u32,
+    /// Number of processes of this machine, if the launcher tells it.
+    pub local_size: Option<u32>,
     /// Identity of the job, the same in all of its processes; empty if unknown.
     pub job: String,
 }
@@ -33,6 +35,7 @@ struct Launcher {
     rank: &'static str,
     size: &'static str,
     local_rank: &'static str,
+    local_size: &'static str,
     job: &'static [&'static str],
 }
 
@@ -42,6 +45,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "ELINVAR_RANK",
         size: "ELINVAR_SIZE",
         local_rank: "ELINVAR_LOCAL_RANK",
+        local_size: "ELINVAR_SIZE",
         job: &["ELINVAR_JOB"],
     },
     Launcher {
@@ -49,6 +53,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         job: &["PMIX_NAMESPACE"],
     },
     Launcher {
@@ -56,6 +61,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "RANK",
         size: "WORLD_SIZE",
         local_rank: "LOCAL_RANK",
+        local_size: "LOCAL_WORLD_SIZE",
         job: &["TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"],
     },
     Launcher {
@@ -63,6 +69,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "SLURM_PROCID",
         size: "SLURM_NTASKS",
         local_rank: "SLURM_LOCALID",
+        local_size: "SLURM_TASKS_PER_NODE",
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
 ];
@@ -100,10 +107,11 @@ impl Environment {
             )));
         }
         let local_rank = if get(launcher.local_rank).is_some() { number(launcher.local_rank)? } else { rank };
+        let local_size = get(launcher.local_size).and_then(|text| text.trim().parse().ok());
         let parts: Vec<String> = launcher.job.iter().filter_map(|name| get(name)).collect();
         let usual = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let job = parts.join("-").chars().map(usual).take(100).collect();
-        Ok(Some(Self { launcher: launcher.name, rank, size, local_rank, job }))
+        Ok(Some(Self { launcher: launcher.name, rank, size, local_rank, local_size, job }))
     }
 }
 
@@ -120,7 +128,8 @@ mod tests {
     #[test]
     fn each_launcher_is_understood() {
         let environment = |launcher, rank, size, local_rank, job: &str| {
-            Some(Environment { launcher, rank, size, local_rank, job: job.into() })
+            let local_size = (launcher == "elinvar launch").then_some(size);
+            Some(Environment { launcher, rank, size, local_rank, local_size, job: job.into() })
         };
         assert_eq!(read(&[]).unwrap(), None);
         assert_eq!(read(&[("RANK", "1")]).unwrap(), None, "any program may use this name");

@@ -13,6 +13,7 @@ mod board;
 mod environment;
 mod exchange;
 mod memory;
+mod mpi;
 mod reduce;
 mod ring;
 mod segment;
@@ -21,5 +22,6 @@ mod wait;
 
 pub use board::Board;
 pub use environment::Environment;
+pub use mpi::Mpi;
 pub use ring::{Ring, ring};
 pub use supervised::Supervised;

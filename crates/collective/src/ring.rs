@@ -138,7 +138,7 @@ impl Ring {
     /// Checks a call and publishes that it has begun. Returns whether all members take part.
     pub(crate) fn begin(&mut self, call: &CollectiveCall) -> Result<bool> {
         self.shared.expect_whole()?;
-        self.check(call)?;
+        check(call, self.rank, self.size())?;
         let by_all = !matches!(call.collective, Collective::Send { .. } | Collective::Receive { .. });
         self.begun += u64::from(by_all);
         self.shared.segment.line(self.rank).begun.store(self.begun, Ordering::Release);
@@ -180,38 +180,6 @@ impl Ring {
         }
         shared.expect_whole()
     }
-
-    /// Checks a call, so that the algorithms can rely on its sizes.
-    fn check(&self, call: &CollectiveCall) -> Result<()> {
-        let (size, collective) = (self.size(), call.collective);
-        if let Some(peer) = collective.peer().filter(|peer| *peer >= size) {
-            return Err(Error::invalid(format!("{call}: rank {peer} of a communicator of {size} members")));
-        }
-        if let Collective::Send { to: peer } | Collective::Receive { from: peer } = collective
-            && peer == self.rank
-        {
-            return Err(Error::invalid(format!("{call}: rank {peer} is the member itself")));
-        }
-        let parts = collective.parts(self.rank, size);
-        for (name, slice, parts) in [("source", &call.source, parts.0), ("target", &call.target, parts.1)] {
-            let (expected, given) =
-                (call.part_bytes() * u64::from(parts), slice.as_ref().map_or(0, |slice| slice.len));
-            if expected != given {
-                return Err(Error::invalid(format!(
-                    "{call}: the {name} has {given} bytes, expected {expected}"
-                )));
-            }
-        }
-        match call.element {
-            None if collective.reduction().is_some() => {
-                Err(Error::unsupported(format!("{call}: elements of this type cannot be reduced")))
-            }
-            Some(element) if element.size() != call.element_size => {
-                Err(Error::invalid(format!("{call}: elements of {} bytes", call.element_size)))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Member for Ring {
@@ -230,12 +198,7 @@ impl Member for Ring {
     #[allow(unsafe_code)] // uses memory of devices
     fn run(&mut self, call: &CollectiveCall) -> Result<()> {
         let by_all = self.begin(call)?;
-        let same = match (&call.source, &call.target) {
-            (Some(source), Some(target)) => {
-                source.offset == target.offset && Arc::ptr_eq(&source.memory, &target.memory)
-            }
-            _ => false,
-        };
+        let same = is_in_place(call);
         // SAFETY: the caller guarantees that no other work uses the memory.
         let source = unsafe { Bytes::source(call.source.as_ref().filter(|_| !same)) }?;
         // SAFETY: as above; if both are the same memory, only the target refers to it.
@@ -284,11 +247,11 @@ impl Ring {
         while head.vote.load(Ordering::Acquire) != 2 {
             let due = patience.pause();
             let is_out = |rank: u32| failed == Some(rank) || (due && shared.end_of(rank).is_some());
-            let settled = (0..self.size()).all(|rank| votes(rank) || is_out(rank));
+            let settled = (0..self.size()).all(|rank| is_out(rank) || votes(rank));
             if (settled || patience.is_over(timeout))
                 && head.vote.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok()
             {
-                for rank in (0..self.size()).filter(|rank| votes(*rank)) {
+                for rank in (0..self.size()).filter(|rank| failed != Some(*rank) && votes(*rank)) {
                     head.left_over[rank as usize / 64].fetch_or(1 << (rank % 64), Ordering::Relaxed);
                 }
                 head.vote.store(2, Ordering::Release);
@@ -331,6 +294,45 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.shared.segment.line(self.rank).state.store(LEFT, Ordering::Release);
+    }
+}
+
+/// Checks a call of a rank, so that the algorithms can rely on its sizes.
+pub(crate) fn check(call: &CollectiveCall, rank: u32, size: u32) -> Result<()> {
+    let collective = call.collective;
+    if let Some(peer) = collective.peer().filter(|peer| *peer >= size) {
+        return Err(Error::invalid(format!("{call}: rank {peer} of a communicator of {size} members")));
+    }
+    if let Collective::Send { to: peer } | Collective::Receive { from: peer } = collective
+        && peer == rank
+    {
+        return Err(Error::invalid(format!("{call}: rank {peer} is the member itself")));
+    }
+    let parts = collective.parts(rank, size);
+    for (name, slice, parts) in [("source", &call.source, parts.0), ("target", &call.target, parts.1)] {
+        let (expected, given) =
+            (call.part_bytes() * u64::from(parts), slice.as_ref().map_or(0, |slice| slice.len));
+        if expected != given {
+            return Err(Error::invalid(format!("{call}: the {name} has {given} bytes, expected {expected}")));
+        }
+    }
+    match call.element {
+        None if collective.reduction().is_some() => {
+            Err(Error::unsupported(format!("{call}: elements of this type cannot be reduced")))
+        }
+        Some(element) if element.size() != call.element_size => {
+            Err(Error::invalid(format!("{call}: elements of {} bytes", call.element_size)))
+        }
+        _ => Ok(()),
+    }
+}
+/// Whether source and target are the same memory.
+pub(crate) fn is_in_place(call: &CollectiveCall) -> bool {
+    match (&call.source, &call.target) {
+        (Some(source), Some(target)) => {
+            source.offset == target.offset && Arc::ptr_eq(&source.memory, &target.memory)
+        }
+        _ => false,
     }
 }
 

@@ -124,7 +124,7 @@ pub use transfer::{Measured, Pair, Route, Topology, TopologyDevice, TransferStat
 
 pub use bytemuck::Pod;
 pub use elinvar_capture as capture;
-pub use elinvar_collective::Environment;
+pub use elinvar_collective::{Board, Environment};
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,

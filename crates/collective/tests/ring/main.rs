@@ -2,5 +2,6 @@
 
 mod failures;
 mod memory;
+mod mpi;
 mod processes;
 mod results;

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use crate::memory::{bytes, call, slice};
 
-const TYPES: [Scalar; 11] = [
+pub const TYPES: [Scalar; 11] = [
     Scalar::I8,
     Scalar::U8,
     Scalar::I16,
@@ -97,30 +97,35 @@ fn run(
     count: usize,
     storage: Storage,
 ) {
-    let size = members.len() as u32;
     std::thread::scope(|scope| {
         for member in members {
-            let of = &of;
-            scope.spawn(move || {
-                let rank = member.rank();
-                let collective = of(rank);
-                let parts = collective.parts(rank, size);
-                let source = (parts.0 > 0).then(|| {
-                    let values =
-                        (0..parts.0 as usize * count).map(|i| value(collective.reduction(), rank, i));
-                    slice(&encode(element, values), storage)
-                });
-                let blank = vec![0xa5; parts.1 as usize * count * element.size() as usize];
-                let target = (parts.1 > 0).then(|| slice(&blank, storage));
-                let call = call(collective, element, count, source, target);
-                member.run(&call).unwrap_or_else(|error| panic!("rank {rank} of {size}: {call}: {error}"));
-                if let Some(target) = &call.target {
-                    let (got, want) = (bytes(target), expected(collective, element, size, rank, count));
-                    assert!(got == want, "rank {rank} of {size}: {call}");
-                }
-            });
+            let collective = of(member.rank());
+            scope.spawn(move || one(member, collective, element, count, storage));
         }
     });
+}
+
+/// Runs one collective on one of the members and compares its target.
+pub fn one(member: &mut dyn Member, collective: Collective, element: Scalar, count: usize, storage: Storage) {
+    let (rank, size) = (member.rank(), member.size());
+    let parts = collective.parts(rank, size);
+    let source = (parts.0 > 0).then(|| {
+        let values = (0..parts.0 as usize * count).map(|i| value(collective.reduction(), rank, i));
+        slice(&encode(element, values), storage)
+    });
+    let blank = vec![0xa5; parts.1 as usize * count * element.size() as usize];
+    let target = (parts.1 > 0).then(|| slice(&blank, storage));
+    let call = call(collective, element, count, source, target);
+    member.run(&call).unwrap_or_else(|error| panic!("rank {rank} of {size}: {call}: {error}"));
+    if let Some(target) = &call.target {
+        let (got, want) = (bytes(target), expected(collective, element, size, rank, count));
+        let first = got.iter().zip(&want).position(|(got, want)| got != want);
+        let differs = first.map(|at| (at, got[at], want[at]));
+        assert!(
+            got == want,
+            "rank {rank} of {size}: {call}, {collective:?}: byte, got, expected: {differs:?}"
+        );
+    }
 }
 
 #[test]

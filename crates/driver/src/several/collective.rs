@@ -197,7 +197,7 @@ pub trait Member: Send {
     /// Ends the calls of all members with this member's failure. May be called while a call runs.
     fn aborter(&self) -> Arc<dyn Aborter>;
 
-    /// A communicator of the members that call this, after a member has failed. Ranks keep their order.
+    /// A communicator of the members that call this, without the one that has failed. Ranks keep their order.
     ///
     /// # Errors
     /// `Unsupported` with the reason, by default.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use elinvar_collective::{Environment, Ring, Supervised, ring};
+use elinvar_collective::{Environment, Mpi, Ring, Supervised, ring};
 use elinvar_driver::{Aborter, CollectiveCall, Error, Result, Scalar};
 
 use super::operation::Operation;
@@ -30,6 +30,8 @@ pub enum Engine {
     Ring,
     /// NVIDIA's library, for different NVIDIA GPUs.
     Nccl,
+    /// Open MPI, between the processes of `mpirun`, on one or several machines. The host copies what it does not see. Cannot be shrunk.
+    Mpi,
 }
 
 /// One member of a group of devices that compute together. A clone is another handle on the same member.
@@ -78,6 +80,9 @@ impl Communicator {
                 let members = ring(size)?.into_iter().zip(devices);
                 members.map(|(member, device)| start(device, move || Ok(Box::new(member) as _))).collect()
             }
+            Engine::Mpi => {
+                return Err(Error::unsupported("MPI connects processes: `Communicator::world_with`"));
+            }
             Engine::Nccl => {
                 let libraries = devices.iter().map(|device| device.driver().collectives());
                 let libraries = libraries.collect::<Result<Vec<_>>>()?;
@@ -94,7 +99,8 @@ impl Communicator {
         made.into_iter().collect()
     }
 
-    /// The communicator of the processes that a launcher has started, each with a device: `elinvar launch`, `mpirun`, `torchrun` or `srun`, on one machine.
+    /// The communicator of the processes that a launcher has started, each with a device: `elinvar launch`, `mpirun`, `torchrun` or `srun`.
+    /// NVIDIA GPUs use NCCL, other devices shared memory, and MPI on several machines; `ELINVAR_COLLECTIVES` (`ring`, `nccl`, `mpi`) selects an engine.
     /// Every process calls it, and creates its communicators in the same order. Waits for all of them. `None` if no launcher has started the process.
     ///
     /// # Errors
@@ -102,8 +108,27 @@ impl Communicator {
     /// launcher does not tell which job it is.
     pub fn world(device: &Device) -> Result<Option<Self>> {
         let Some(environment) = Environment::read()? else { return Ok(None) };
-        let nccl = device.driver().collectives().is_ok();
-        Self::world_with(device, &environment, if nccl { Engine::Nccl } else { Engine::Ring }).map(Some)
+        let engine = match std::env::var("ELINVAR_COLLECTIVES").as_deref() {
+            Ok("ring") => Engine::Ring,
+            Ok("nccl") => Engine::Nccl,
+            Ok("mpi") => Engine::Mpi,
+            Ok("") | Err(_) => Self::engine_for(device, &environment),
+            Ok(other) => {
+                return Err(Error::invalid(format!(
+                    "ELINVAR_COLLECTIVES={other}: expected ring, nccl or mpi"
+                )));
+            }
+        };
+        Self::world_with(device, &environment, engine).map(Some)
+    }
+
+    /// NCCL for GPUs, and otherwise shared memory on one machine, and MPI on several.
+    fn engine_for(device: &Device, environment: &Environment) -> Engine {
+        match environment.local_size {
+            Some(local) if local != environment.size => Engine::Mpi,
+            _ if device.driver().collectives().is_ok() => Engine::Nccl,
+            _ => Engine::Ring,
+        }
     }
 
     /// As [`Communicator::world`], with an engine.
@@ -112,6 +137,9 @@ impl Communicator {
     /// As [`Communicator::world`], and `Unsupported` with the reason if the engine is not available for the device.
     pub fn world_with(device: &Device, environment: &Environment, engine: Engine) -> Result<Self> {
         let Environment { rank, size, job, launcher, .. } = environment.clone();
+        if engine == Engine::Mpi {
+            return Self::new(device, start(device, || Ok(Box::new(Mpi::join()?) as _)));
+        }
         if job.is_empty() {
             return Err(Error::unsupported(format!(
                 "{launcher} does not tell which job this process belongs to"
@@ -170,7 +198,7 @@ impl Communicator {
         self.inner.aborter.abort(self.inner.rank, reason);
     }
 
-    /// A communicator of the members that call this, after one has failed. Ranks keep their order. Waits for the others, for at most `timeout`;
+    /// A communicator of the members that call this, without the one that has failed. Ranks keep their order. Waits for the others, for at most `timeout`;
     /// members that have not called it by then are left out.
     ///
     /// # Errors
@@ -291,5 +319,23 @@ impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { rank, size, engine, device, .. } = &*self.inner;
         write!(f, "Communicator(rank {rank} of {size}, {engine}, {device:?})")
+    }
+}
+
+impl Device {
+    /// The device for a process of a job: of those of the preferred kind, the one whose number is the local rank, and again from the first if there are
+    /// more processes.
+    ///
+    /// # Errors
+    /// As [`Device::all`].
+    pub fn of_rank(environment: &Environment) -> Result<Self> {
+        let all = Self::all()?;
+        let kind = all.first().map(Self::kind);
+        let mut same: Vec<Self> = all.into_iter().filter(|device| Some(device.kind()) == kind).collect();
+        let number = environment.local_rank as usize % same.len().max(1);
+        if number < same.len() {
+            return Ok(same.swap_remove(number));
+        }
+        Self::system_default()
     }
 }

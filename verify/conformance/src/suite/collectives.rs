@@ -381,10 +381,7 @@ fn a_member_that_fails_is_named(devices: &[Device]) -> CaseResult {
         expect_rank(done.wait(), last as u32, "it has given up");
         expect_rank(x.to_vec(), last as u32, "it has given up");
     }
-    match members[0].communicator.engine() {
-        "nccl" => go_on(&members[..last].iter().collect::<Vec<_>>(), Duration::from_secs(20)),
-        _ => go_on(&members.iter().collect::<Vec<_>>(), Duration::from_secs(20)),
-    }
+    go_on(&members[..last].iter().collect::<Vec<_>>(), Duration::from_secs(20))
 }
 
 /// A member that does not take part is named after the timeout, and the others go on.

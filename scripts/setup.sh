@@ -5,6 +5,7 @@
 #   setup.sh version        prints the clang version that `compiler` would install, on Debian and derivatives
 #   setup.sh numpy FOLDER   a Python virtual environment with NumPy, prometheus_client and perfetto, for the tests; on Linux also
 #                           NVIDIA's ptxas, on Debian also Prometheus and the OpenTelemetry collector rotel
+#   setup.sh mpi            Open MPI, for tests of jobs of several processes; on Debian only
 #   setup.sh apple          a Rust toolchain for macOS; on Debian only
 #   setup.sh mutants        cargo-mutants and cargo-nextest, for `make mutants`
 #   setup.sh coverage       cargo-llvm-cov, cargo-nextest and LLVM's tools for this rustc, for `make coverage`
@@ -223,6 +224,18 @@ apple() {
     fi
 }
 
+# Open MPI's library and launcher.
+mpi() {
+    if command -v mpirun >/dev/null; then
+        say "mpirun: $(command -v mpirun)"
+    elif command -v apt-get >/dev/null; then
+        as_root apt-get update -qq
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openmpi-bin
+    else
+        say "Open MPI is installed on Debian and derivatives only: tests with mpirun are skipped"
+    fi
+}
+
 # Optional baselines of the benchmarks.
 baselines() {
     if ! command -v apt-get >/dev/null; then
@@ -294,6 +307,7 @@ case ${1:-} in
 compiler) compiler ;;
 version) version ;;
 numpy) numpy "${2:?the folder of the environment}" ;;
+mpi) mpi ;;
 apple) apple ;;
 mutants) cargo_tools cargo-mutants cargo-nextest ;;
 coverage)
@@ -302,7 +316,7 @@ coverage)
     ;;
 baselines) baselines ;;
 *)
-    die "usage: setup.sh compiler | setup.sh version | setup.sh numpy FOLDER | setup.sh apple | setup.sh mutants |" \
+    die "usage: setup.sh compiler | setup.sh version | setup.sh numpy FOLDER | setup.sh mpi | setup.sh apple | setup.sh mutants |" \
         "setup.sh coverage | setup.sh baselines"
     ;;
 esac

@@ -150,8 +150,8 @@ impl Ring {
         self.shared.failure()
     }
 
-    /// Whether this rank may wait on, while another engine moves the data: fails if a member has failed, has ended, or after the timeout. Returns at
-    /// once, or after a short pause.
+    /// Whether this rank may wait on, while another engine moves the data: fails if a member has failed, has ended, or after the timeout. Does not
+    /// pause.
     pub(crate) fn check_on_others(
         &self,
         patience: &mut Patience,
@@ -160,7 +160,7 @@ impl Ring {
     ) -> Result<()> {
         let shared = &self.shared;
         shared.expect_whole()?;
-        if !patience.pause() {
+        if !patience.is_due() {
             return Ok(());
         }
         let others: Vec<u32> = (0..self.size()).filter(|rank| *rank != self.rank).collect();

@@ -43,6 +43,11 @@ impl Patience {
         }
         let longer = 1 << ((self.rounds - YIELDS) / 16).min(6);
         std::thread::sleep((Duration::from_micros(20) * longer).min(LONGEST));
+        self.is_due()
+    }
+
+    /// Whether it is time to check on the others, without a pause.
+    pub(crate) fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let due = now.duration_since(self.checked) >= CHECK;
         if due {

@@ -27,6 +27,10 @@ const UNDEFINED: i32 = i32::MIN;
 const MAGIC: u32 = 0xcafe_beef;
 /// The version whose configuration this is; later libraries set what it lacks.
 const CONFIG_VERSION: u32 = 21_800;
+/// Time that a wait does not sleep.
+const AWAKE: Duration = Duration::from_millis(20);
+/// Interval at which the other members are checked while the device works.
+const CHECK: Duration = Duration::from_millis(1);
 /// Time for the work of a communicator that is destroyed to end.
 const ENDING: Duration = Duration::from_secs(10);
 
@@ -225,9 +229,10 @@ impl NcclMember {
     /// Waits until a call is no longer in progress.
     #[allow(unsafe_code)] // a C function
     fn settle(&self, begun: Result<(), Status>, what: &str, check: &mut Check<'_>) -> Result<()> {
-        let mut status = begun;
+        let (mut status, begin) = (begun, Instant::now());
         while let Err(Status { call, code: IN_PROGRESS }) = status {
             check()?;
+            pause(begin);
             let _current = self.nccl.context.enter()?;
             let mut code = 0;
             // SAFETY: the handle is ours; it writes a number.
@@ -356,6 +361,7 @@ impl NcclMember {
             let _current = context.enter()?;
             DeviceEvent::record(context, self.stream.0).map_err(failed)?
         };
+        let (begin, mut checked) = (Instant::now(), Instant::now());
         loop {
             {
                 let _current = context.enter()?;
@@ -363,9 +369,21 @@ impl NcclMember {
                     return Ok(());
                 }
             }
-            // An error of the network or of another member.
-            self.settle(Err(Status { call: "ncclCommGetAsyncError", code: IN_PROGRESS }), &what, check)?;
+            pause(begin);
+            if checked.elapsed() >= CHECK {
+                checked = Instant::now();
+                // An error of the network or of another member.
+                self.settle(Err(Status { call: "ncclCommGetAsyncError", code: IN_PROGRESS }), &what, check)?;
+            }
         }
+    }
+}
+
+/// Gives way to other threads, and sleeps when a wait is long.
+fn pause(begin: Instant) {
+    match begin.elapsed() < AWAKE {
+        true => std::thread::yield_now(),
+        false => std::thread::sleep(Duration::from_micros(50)),
     }
 }
 

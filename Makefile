@@ -15,13 +15,13 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: dashboard demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy mpi crates fmt lint unit tidy apple apple-suite apple-driver apple-tensors installed budget macos bench-apple mutants coverage asan tsan
+.PHONY: dashboard demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy mpi opencl crates fmt lint unit tidy apple apple-suite apple-driver apple-tensors installed budget macos bench-apple mutants coverage asan tsan
 
 demo: setup
 	$(CARGO) run --release --example demo
 
 # Sequential, so that the first failure stops it and the output is readable. `make fmt lint` is a separate gate.
-test: setup numpy mpi crates
+test: setup numpy mpi opencl crates
 	CARGO_NET_OFFLINE=true $(MAKE) unit
 	CARGO_NET_OFFLINE=true $(MAKE) apple
 
@@ -64,6 +64,10 @@ numpy:
 mpi:
 	@scripts/setup.sh mpi
 
+# PoCL, with which translated OpenCL C is compared.
+opencl:
+	@scripts/setup.sh opencl
+
 # Downloads all dependencies, including those for other targets: the tests run offline.
 crates:
 	$(CARGO) fetch --quiet --locked
@@ -94,6 +98,10 @@ unit: export ELINVAR_COLLECTORS = $(CURDIR)/$(VENV)/bin
 endif
 ifneq ($(shell command -v mpirun),)
 unit: export ELINVAR_REQUIRE_MPI = 1
+endif
+# Installed by `make opencl` on Debian.
+ifneq ($(wildcard /etc/OpenCL/vendors/pocl.icd),)
+unit: export ELINVAR_REQUIRE_OPENCL = 1
 endif
 # cargo test, not nextest: the suite's cases share a process and its compiled kernels; a process for each takes twice as long.
 unit:

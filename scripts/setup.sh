@@ -6,6 +6,7 @@
 #   setup.sh numpy FOLDER   a Python virtual environment with NumPy, prometheus_client and perfetto, for the tests; on Linux also
 #                           NVIDIA's ptxas, on Debian also Prometheus and the OpenTelemetry collector rotel
 #   setup.sh mpi            Open MPI, for tests of jobs of several processes; on Debian only
+#   setup.sh opencl         PoCL, the reference of tests of translated OpenCL C; on Debian only
 #   setup.sh apple          a Rust toolchain for macOS; on Debian only
 #   setup.sh mutants        cargo-mutants and cargo-nextest, for `make mutants`
 #   setup.sh coverage       cargo-llvm-cov, cargo-nextest and LLVM's tools for this rustc, for `make coverage`
@@ -238,19 +239,30 @@ mpi() {
 
 # Optional baselines of the benchmarks.
 baselines() {
+    optional "PoCL, OpenBLAS and oneDNN" pocl-opencl-icd ocl-icd-libopencl1 libopenblas0-pthread libdnnl2
+}
+
+# The OpenCL driver that tests of translated OpenCL C compare with.
+opencl() {
+    optional PoCL pocl-opencl-icd ocl-icd-libopencl1
+}
+
+# Debian packages without which something is skipped.
+optional() {
+    local what=$1 package absent=()
+    shift
     if ! command -v apt-get >/dev/null; then
-        say "PoCL, OpenBLAS and oneDNN are installed on Debian and derivatives only; the benchmarks use those that are installed"
+        say "$what: installed on Debian and derivatives only; what needs it uses what is installed"
         return
     fi
-    local package absent=()
-    for package in pocl-opencl-icd ocl-icd-libopencl1 libopenblas0-pthread libdnnl2; do
+    for package in "$@"; do
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || absent+=("$package")
     done
     if [ "${#absent[@]}" -eq 0 ]; then
-        say "PoCL, OpenBLAS and oneDNN are installed"
+        say "$what: installed"
         return
     fi
-    say "installing benchmark baselines: ${absent[*]}"
+    say "installing: ${absent[*]}"
     as_root apt-get update -qq
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${absent[@]}"
 }
@@ -309,6 +321,7 @@ version) version ;;
 numpy) numpy "${2:?the folder of the environment}" ;;
 mpi) mpi ;;
 apple) apple ;;
+opencl) opencl ;;
 mutants) cargo_tools cargo-mutants cargo-nextest ;;
 coverage)
     cargo_tools cargo-llvm-cov cargo-nextest
@@ -316,7 +329,7 @@ coverage)
     ;;
 baselines) baselines ;;
 *)
-    die "usage: setup.sh compiler | setup.sh version | setup.sh numpy FOLDER | setup.sh mpi | setup.sh apple | setup.sh mutants |" \
+    die "usage: setup.sh compiler | setup.sh version | setup.sh numpy FOLDER | setup.sh mpi | setup.sh apple | setup.sh opencl | setup.sh mutants |" \
         "setup.sh coverage | setup.sh baselines"
     ;;
 esac

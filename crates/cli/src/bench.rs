@@ -16,6 +16,7 @@ mod launch;
 mod record;
 mod runtime;
 mod table;
+mod targets;
 mod tiers;
 
 use std::collections::BTreeMap;
@@ -64,6 +65,8 @@ Suites:
            tensor_batch_norm_*, tensor_softmax_*, tensor_attention_f32, tensor_transpose_f32; *_kernel: by kernels,
            not by a library, which is their baseline
   cuda     whole kernels, launches, graphs and copies on an NVIDIA GPU
+  targets  the figures that the project promises, with their targets; as first NAME, and figures behind it.
+           Not among the suites that run by default. --table FILE replaces the device's table in a Markdown file
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
 
@@ -92,7 +95,7 @@ Baselines run with the same number of threads, alternating with the kernel:
 
 ratio is time / baseline time; below 1, Elinvar is faster.
 
-Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json\n  elinvar bench --energy --device cuda\n  elinvar bench cpu --check docs/performance.json")]
+Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json\n  elinvar bench --energy --device cuda\n  elinvar bench targets streams_4 mixed_load\n  elinvar bench cpu --check docs/performance.json")]
 pub struct Bench {
     /// Suites or benchmarks; all by default
     #[arg(value_name = "NAME")]
@@ -139,7 +142,7 @@ const CASES: &[(&str, &str, Run)] = &[
     ("runtime", "launch_record", runtime::launch_record),
     ("runtime", "dispatch_roundtrip", runtime::dispatch_roundtrip),
     ("runtime", "batch_1000", runtime::batch_1000),
-    ("runtime", "streams_2", runtime::streams_2),
+    ("runtime", "streams_2", runtime::streams::<2>),
     ("runtime", "graph_replay", runtime::graph_replay),
     ("runtime", "tracing_on", runtime::tracing_on),
     ("runtime", "trace_roundtrip", runtime::trace_roundtrip),
@@ -266,6 +269,16 @@ impl Bench {
             // The last context is the one with all threads.
             return contexts.last().map_or(Ok(()), |context| energy::run(&context.device, self.json));
         }
+        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "targets") {
+            if self.check.is_some() || self.record.is_some() {
+                return Err(Failure::usage(
+                    "targets have no recorded ratios: use them without --check and --record",
+                ));
+            }
+            let contexts = self.contexts(self.device)?;
+            let all = contexts.last();
+            return all.map_or(Ok(()), |all| targets::run(all, names, self.json, self.table.as_deref()));
+        }
         let recorded = self.check.as_ref().map(|path| Record::open(path)).transpose()?;
         let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();
         let (mut outcomes, mut slower) = (Vec::new(), Vec::new());
@@ -331,7 +344,7 @@ impl Bench {
                 let names: Vec<String> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is not a benchmark; the suites are runtime, launch, compile, cpu, checks, device-side, tensor, cuda and candle, the names {names}"
+                    "`{name}` is not a benchmark; the suites are runtime, launch, compile, cpu, checks, device-side, tensor, cuda, candle and targets, the names {names}"
                 )));
             }
         }
@@ -399,6 +412,14 @@ fn on_cpu(threads: usize) -> Result<Context> {
     let devices = elinvar_driver_cpu::CpuDriver::with_threads(threads).devices()?;
     let device = devices.into_iter().next().map(Device::new).ok_or_else(|| absent(DeviceKind::Cpu, 0))?;
     Ok(Context { device, threads })
+}
+
+/// The device; a CPU with family and model.
+fn machine_name(device: &Device) -> String {
+    match device.kind() {
+        DeviceKind::Cpu => record::processor(),
+        _ => device.name().to_owned(),
+    }
 }
 
 fn machine(outcomes: &[Outcome]) -> Value {

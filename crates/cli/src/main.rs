@@ -3,13 +3,15 @@
 //! Results go to standard output, errors to standard error. Exit codes: 0 success, 1 wrong kernel or arguments, 2 usage, 3
 //! device failure.
 
-mod annotation;
+mod allocations;
+mod analyze;
 mod array;
 mod bench;
 mod binding;
 mod check;
 mod constant;
 mod devices;
+mod diagnostics;
 mod doctor;
 mod failure;
 mod launch;
@@ -30,6 +32,8 @@ mod stages;
 mod summary;
 mod target;
 mod test;
+mod top;
+mod translate;
 mod value;
 
 use std::ffi::OsString;
@@ -56,6 +60,8 @@ enum Verb {
     Doctor(doctor::Doctor),
     /// Compile Metal files and print the parameters of their kernels
     Check(check::Check),
+    /// Analyze kernels: memory accesses, operations, loops, traffic of a launch
+    Analyze(analyze::Analyze),
     /// Run a kernel on arrays and scalars
     Run(run::Run),
     /// Compile Metal files ahead of time into a bundle, for machines without a compiler
@@ -70,6 +76,10 @@ enum Verb {
     Profile(profile::Profile),
     /// Start a program several times, as the processes of a job
     Launch(launch::Launch),
+    /// Show live what a program does on its devices
+    Top(top::Top),
+    /// Translate kernels of another language to Metal Shading Language
+    Translate(translate::Translate),
     /// Run the tests of a crate that uses Metal, without a Mac
     Test(test::Test),
 }
@@ -84,6 +94,7 @@ fn main() -> ExitCode {
         Verb::Devices(verb) => verb.run(),
         Verb::Doctor(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
+        Verb::Analyze(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
         Verb::Pack(verb) => verb.run(),
         Verb::Capture(verb) => verb.run(),
@@ -91,6 +102,8 @@ fn main() -> ExitCode {
         Verb::Bench(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
         Verb::Launch(verb) => verb.run(),
+        Verb::Top(verb) => verb.run(),
+        Verb::Translate(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };
     match done {

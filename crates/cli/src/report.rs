@@ -27,6 +27,11 @@ pub fn visible(text: &str) -> String {
     text.chars().map(show).collect()
 }
 
+/// Print a text as it is to standard output, as by [`say`] without the last line break.
+pub fn say_text(text: &str) -> Result<()> {
+    put(text.trim_end_matches('\n').to_owned())
+}
+
 fn put(text: String) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

@@ -44,6 +44,16 @@ impl SourceOptions {
         Ok(source.linked()?.into_owned())
     }
 
+    /// Load a file of another language. Bytes that are not UTF-8, as in old comments, become U+FFFD, which is an error elsewhere than in comments.
+    pub fn load_lossy(&self, path: &Path, math: MathMode) -> Result<Source> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|error| Failure::input(format!("{name}: {error}")))?;
+        let mut source = Source::named(name, String::from_utf8_lossy(&bytes)).math(math);
+        let own = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        source = source.include_dir(own.unwrap_or(Path::new(".")));
+        Ok(self.applied(source))
+    }
+
     fn load_text(&self, path: &Path, math: MathMode) -> Result<Source> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| Failure::input(format!("{name}: {error}")))?;

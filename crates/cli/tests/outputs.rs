@@ -125,6 +125,58 @@ fn report_data(page: &str) -> serde_json::Value {
 }
 
 #[test]
+fn top_shows_the_kernels_of_a_program() {
+    let folder = Folder::new();
+    let file = example("vector_add");
+    let mut run = vec![env!("CARGO_BIN_EXE_elinvar")];
+    run.extend(words(&file, COUNT, &[]));
+    run.extend(["--repeat", "700"]);
+    let ended = elinvar(&[&["top", "--interval", "0.1", "--"], &run[..]].concat());
+    ended.expect(0, &[]);
+    let shown = ended.stdout;
+    let last = shown.rsplit("\n\n").find(|frame| frame.contains("in all")).expect("a frame");
+    assert!(last.contains("700 in all, 0 failed") && last.contains("  vector_add "), "{shown}");
+    // What the program prints comes behind the frames.
+    assert!(shown.trim_end().ends_with("exit status: 0") && shown.contains("median of 700"), "{shown}");
+
+    let profile = path(&folder, "profile");
+    let program =
+        std::process::Command::new(run[0]).args(&run[1..]).env("ELINVAR_PROFILE", &profile).output();
+    assert!(program.expect("the program runs").status.success());
+    let ended = elinvar(&["top", "--interval", "0.1", "--frames", "2", &profile]);
+    ended.expect(0, &[]);
+    let shown = ended.stdout;
+    assert_eq!(shown.matches("700 in all").count(), 2, "{shown}");
+    assert!(shown.contains(" 0 submissions/s"), "nothing is new in the second frame: {shown}");
+
+    std::fs::write(&profile, "other\n").expect("a file");
+    elinvar(&["top", "--interval", "0.1", "--frames", "1", &profile])
+        .expect(1, &["1 lines", "not those of a profile"]);
+    elinvar(&["top", "/no/such/profile"]).expect(1, &["/no/such/profile"]);
+    elinvar(&["top"]).expect(2, &["required"]);
+    elinvar(&["top", "--interval", "0", &profile]).expect(2, &["between 0.1 and 60"]);
+}
+
+/// On a terminal it draws a screen of its own and leaves the last frame.
+#[cfg(target_os = "linux")]
+#[test]
+fn top_draws_on_a_terminal() {
+    let folder = Folder::new();
+    let log = path(&folder, "log");
+    let program = env!("CARGO_BIN_EXE_elinvar");
+    let file = example("vector_add");
+    let run = words(&file, COUNT, &[]).join(" ");
+    let command =
+        format!("stty cols 100 rows 24; {program} top --interval 0.1 -- {program} {run} --repeat 5000");
+    let done =
+        std::process::Command::new("script").args(["-qec", &command, &log]).output().expect("script runs");
+    let text = String::from_utf8_lossy(&std::fs::read(&log).expect("the log")).into_owned();
+    assert!(done.status.success(), "{text}");
+    let (_, after) = text.rsplit_once("\u{1b}[?1049l").unwrap_or_else(|| panic!("no screen: {text:?}"));
+    assert!(text.contains("\u{1b}[?1049h") && after.contains("5000 in all"), "{text:?}");
+}
+
+#[test]
 fn reports_have_the_launches_of_a_run_and_of_a_program() {
     let folder = Folder::new();
     let (file, page) = (example("vector_add"), path(&folder, "report.html"));

@@ -80,7 +80,13 @@ fn run(step: &Step, folder: &Path) -> Option<String> {
             None
         }
         ["elinvar", words @ ..] => {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+            let program = Path::new(env!("CARGO_BIN_EXE_elinvar"));
+            // A verb may start the program again.
+            let known = std::env::var_os("PATH").unwrap_or_default();
+            let folders =
+                program.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&known));
+            let mut command = Command::new(program);
+            command.env("PATH", std::env::join_paths(folders).expect("folders"));
             let output = command.args(words).current_dir(folder).output().expect("elinvar runs");
             let text = [output.stdout, output.stderr].concat();
             let text = String::from_utf8(text).expect("UTF-8");

@@ -520,6 +520,61 @@ fn bench_measures_and_reports() {
 }
 
 #[test]
+fn bench_compares_figures_with_their_targets() {
+    let names =
+        ["pool_hits", "command_buffer_allocations", "nested_launches", "storage_mode", "argument_binding"];
+    let bench =
+        |words: &[&str]| elinvar(&[&["bench", "targets"], &names[..], &["--device", "cpu"], words].concat());
+    let json = bench(&["--json"]).json();
+    let rows = json["results"].as_array().expect("results");
+    assert_eq!(
+        rows.iter().filter_map(|row| row["name"].as_str()).collect::<std::collections::BTreeSet<_>>(),
+        names.into()
+    );
+    for row in rows {
+        let name = row["name"].as_str().unwrap_or_default();
+        match name {
+            // There is one memory.
+            "storage_mode" => assert!(row["unsupported"].is_string() && row["median"].is_null(), "{row}"),
+            _ => assert_eq!(row["values"].as_array().map(Vec::len), Some(5), "{row}"),
+        }
+        let (median, least) = (row["median"].as_f64(), row["at_least"].as_f64());
+        match name {
+            // Counted, not timed.
+            "pool_hits" | "command_buffer_allocations" => {
+                assert_eq!((row["met"].as_bool(), median >= least), (Some(true), true), "{row}");
+            }
+            "argument_binding" => assert!(row["met"].is_null() && median.is_some(), "{row}"),
+            _ => {}
+        }
+    }
+
+    let folder = Folder::new();
+    let page = folder.file("targets.md").display().to_string();
+    let marks = ["<!-- elinvar bench targets: cpu -->", "<!-- elinvar bench targets: end -->"];
+    std::fs::write(
+        &page,
+        format!(
+            "{0}\nold\n{1}\nbetween\n<!-- elinvar bench targets: cuda -->\nkept\n{1}\n",
+            marks[0], marks[1]
+        ),
+    )
+    .expect("a file");
+    bench(&["--table", &page]).expect(0, &[]);
+    let text = std::fs::read_to_string(&page).expect("the page");
+    assert!(text.contains("\n| `pool_hits` | >= 90 % | ") && !text.contains("old"), "{text}");
+    assert!(
+        text.ends_with(
+            "\nbetween\n<!-- elinvar bench targets: cuda -->\nkept\n<!-- elinvar bench targets: end -->\n"
+        ),
+        "{text}"
+    );
+
+    elinvar(&["bench", "targets", "nothing"]).expect(2, &["`nothing` is not a target", "streams_4"]);
+    elinvar(&["bench", "targets", "--check", &page]).expect(2, &["without --check"]);
+}
+
+#[test]
 fn bench_compares_ratios_with_those_recorded() {
     let folder = Folder::new();
     let record = folder.file("ratios.json").display().to_string();

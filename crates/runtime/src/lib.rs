@@ -64,6 +64,12 @@ pub mod tensor;
 mod transfer;
 
 pub use collective::{Communicator, Engine, Operation};
+/// What kernels written in Rust use, and how they run on the host. The attribute of the same name translates a function.
+pub mod kernel {
+    pub use crate::launch::bound::{BoundKernel, ReadArg, WriteArg};
+    pub use elinvar_kernel::*;
+}
+
 pub use device::{Device, TuningCache};
 pub use graph::{Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Transfer};
 pub use indirect::{
@@ -135,6 +141,10 @@ pub use elinvar_driver::{
 };
 #[cfg(feature = "isolated")]
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};
+pub use elinvar_kernel::KernelType;
+#[doc(hidden)]
+pub use elinvar_kernel_macro::__collect;
+pub use elinvar_kernel_macro::{KernelType, device, kernel};
 pub use half::{bf16, f16};
 
 /// The README and the pages of `docs/`, whose examples are run as tests.
@@ -152,6 +162,8 @@ mod pages {
     mod memory {}
     #[doc = include_str!("../../../docs/errors-and-recovery.md")]
     mod errors_and_recovery {}
+    #[doc = include_str!("../../../docs/rust-kernels.md")]
+    mod rust_kernels {}
     #[doc = include_str!("../../../docs/launches.md")]
     mod launches {}
     #[doc = include_str!("../../../docs/cooperative-launches.md")]

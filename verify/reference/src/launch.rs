@@ -7,6 +7,7 @@ use crate::fault::{Fault, Problem, Result};
 use crate::log::LogRecord;
 use crate::machine::{Machine, Sizes};
 use crate::memory::{Allocation, Place};
+use crate::observe::Access;
 use crate::thread::{Site, Thread};
 use crate::transfer::Uninitialized;
 use crate::value::Value;
@@ -83,9 +84,38 @@ pub fn run_logged(
     options: &Options,
     log: &mut dyn FnMut(LogRecord),
 ) -> std::result::Result<Vec<Vec<u8>>, Fault> {
+    execute(module, launch, options, &mut Sinks { log, access: None })
+}
+
+/// As [`run_with`]; passes on the accesses of the entry, of each threadgroup when it has ended or waits at a grid barrier.
+///
+/// # Errors
+/// The first fault.
+pub fn run_observed(
+    module: &Module,
+    launch: &Launch,
+    options: &Options,
+    access: &mut dyn FnMut(Access),
+) -> std::result::Result<Vec<Vec<u8>>, Fault> {
+    execute(module, launch, options, &mut Sinks { log: &mut |_| {}, access: Some(access) })
+}
+
+/// What is told of a run.
+struct Sinks<'s> {
+    log: &'s mut dyn FnMut(LogRecord),
+    access: Option<&'s mut dyn FnMut(Access)>,
+}
+
+fn execute(
+    module: &Module,
+    launch: &Launch,
+    options: &Options,
+    sinks: &mut Sinks<'_>,
+) -> std::result::Result<Vec<Vec<u8>>, Fault> {
     let sizes = Sizes::new(launch.threads, launch.group);
     let (mut machine, entry, mut addresses) = prepare(module, launch, options, sizes)
         .map_err(|problem| Fault::outside(problem, format!("the launch of `{ENTRY}`")))?;
+    machine.accesses = sinks.access.is_some().then(Vec::new);
     let mut round = Vec::new();
     for index in 0..u64::from(u32::MAX) {
         if !machine.sizes.go_to_group(index, options.blocks) {
@@ -95,7 +125,7 @@ pub fn run_logged(
         let args: Vec<Value> = addresses.iter().map(|a| Value::Bits(u128::from(*a))).collect();
         let threads = machine.start(entry, &args).map_err(|p| machine.fault(p, None))?;
         let group = Suspended { index, threads, variables: Vec::new() };
-        let reached = resume(&mut machine, group, options, log)?;
+        let reached = resume(&mut machine, group, options, sinks)?;
         if matches!(reached, Reached::Barrier(..)) {
             // Still its memory.
             let dynamic = launch.arguments.iter().zip(&mut addresses);
@@ -107,7 +137,7 @@ pub fn run_logged(
     while let Some(groups) = waiting(&machine, round)? {
         round = groups
             .into_iter()
-            .map(|group| resume(&mut machine, group, options, log))
+            .map(|group| resume(&mut machine, group, options, sinks))
             .collect::<std::result::Result<_, _>>()?;
     }
     let kept = launch.arguments.iter().zip(addresses).map(|(argument, address)| match argument {
@@ -136,12 +166,15 @@ fn resume<'m>(
     machine: &mut Machine<'m>,
     mut group: Suspended<'m>,
     options: &Options,
-    log: &mut dyn FnMut(LogRecord),
+    sinks: &mut Sinks<'_>,
 ) -> std::result::Result<Reached<'m>, Fault> {
     machine.sizes.go_to_group(group.index, options.blocks);
     machine.put_threadgroup_variables(std::mem::take(&mut group.variables));
     let ended = machine.run_group(&mut group.threads);
-    machine.log.drain(..).for_each(&mut *log);
+    machine.log.drain(..).for_each(&mut *sinks.log);
+    if let (Some(accesses), Some(access)) = (&mut machine.accesses, &mut sinks.access) {
+        accesses.drain(..).for_each(access);
+    }
     Ok(match ended? {
         None => Reached::End,
         Some(site) => {

@@ -10,7 +10,7 @@
 //!   results poison (`nsw`, `inbounds`, fast-math and others) have no effect.
 //! - Barriers and simdgroup operations are executed in lockstep (`group`, `group_ops`, `order`).
 //! - Modules lowered for NVPTX can be interpreted too ([`Options::blocks`]), with lanes in arbitrary order (`warp`).
-//! - Log calls are passed on with their strings ([`LogRecord`]).
+//! - Log calls are passed on with their strings ([`LogRecord`]), and on request each access of memory ([`run_observed`]).
 //! - Unknown constructs are a [`Fault`] that names them, and are never skipped.
 //!
 //! It does not detect data races: threads of a threadgroup run one after the other between barriers, so a kernel with a race gets
@@ -34,6 +34,7 @@ mod log;
 mod machine;
 mod math;
 mod memory;
+mod observe;
 mod order;
 mod space;
 mod step;
@@ -43,6 +44,7 @@ mod value;
 mod warp;
 
 pub use fault::{Fault, Problem};
-pub use launch::{Argument, Launch, Options, run, run_logged, run_with};
+pub use launch::{Argument, Launch, Options, run, run_logged, run_observed, run_with};
 pub use log::LogRecord;
+pub use observe::{Access, Object};
 pub use transfer::Uninitialized;

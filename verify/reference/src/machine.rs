@@ -10,6 +10,7 @@ use crate::constant::{self, Globals};
 use crate::fault::{Fault, Problem, Result};
 use crate::log::LogRecord;
 use crate::memory::{Allocation, Memory, Place};
+use crate::observe::Access;
 use crate::order::Order;
 use crate::thread::{Frame, Thread};
 use crate::transfer;
@@ -61,6 +62,8 @@ pub(crate) struct Machine<'m> {
     pub steps: u64,
     /// Log calls that were executed and not yet passed on.
     pub log: Vec<LogRecord>,
+    /// Accesses that were executed and not yet passed on, if they are observed.
+    pub accesses: Option<Vec<Access>>,
     functions: HashMap<&'m str, usize>,
     orders: Vec<Option<Order>>,
     addresses: HashMap<&'m str, u64>,
@@ -75,6 +78,7 @@ impl<'m> Machine<'m> {
             sizes,
             steps: 0,
             log: Vec::new(),
+            accesses: None,
             functions: HashMap::new(),
             orders: Vec::new(),
             addresses: HashMap::new(),

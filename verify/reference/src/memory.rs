@@ -126,6 +126,11 @@ impl Memory {
         self.slots[self.index(address)?].allocation.as_ref()
     }
 
+    /// The place of an address, and the offset there.
+    pub(crate) fn locate(&self, address: u64) -> Option<(&Place, i64)> {
+        Some((&self.named(address)?.place, (address & 0xffff_ffff) as i64 - BASE as i64))
+    }
+
     /// The allocation and the byte range of an access.
     fn check(&self, address: u64, len: u64, align: u64) -> Result<(usize, std::ops::Range<usize>)> {
         let index = self.index(address).ok_or(Problem::Wild { address, len })?;

@@ -16,9 +16,14 @@ impl<'m> Machine<'m> {
         if self.steps > self.options.steps {
             return Err(Problem::Steps(self.options.steps));
         }
-        let frame = thread.frame_mut()?;
+        let frame = thread.frame()?;
         let block = self.function(frame.function).block(frame.block);
-        match block.insts.get(frame.inst) {
+        let inst = block.insts.get(frame.inst);
+        if let Some(inst) = inst {
+            self.observe(thread, inst)?;
+        }
+        let frame = thread.frame_mut()?;
+        match inst {
             Some(Inst { op: Op::Call(call), result, .. }) => self.call(thread, call, *result),
             Some(inst) => {
                 let value = self.instruction(frame, inst)?;

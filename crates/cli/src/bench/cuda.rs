@@ -23,7 +23,7 @@ use crate::report::median;
 
 pub(super) use bare::Product;
 pub(super) use candle::{is_named, matmul_f16, matmul_f32, softmax, sum};
-pub(super) use host::{copy, graph, launch, launches_ended};
+pub(super) use host::{copy, downloads, graph, launch, launches_ended, uploads};
 use nvrtc::Native;
 pub(super) use nvrtc::absence;
 pub(super) use peer::peer;

@@ -23,13 +23,18 @@ kernel void difference(device const float* a, device const float* b, device floa
 ";
 
 pub(super) fn prepared(context: &Context) -> Result<Measured> {
+    prepared_in(context, PROCESSES)
+}
+
+/// The medians over this many processes.
+pub(super) fn prepared_in(context: &Context, processes: usize) -> Result<Measured> {
     if let Some(prepared) = std::env::var_os(CHILD) {
         let [first, hundredth] = launches(context, prepared == "1")?;
         println!("{CHILD} {first} {hundredth}");
         std::process::exit(0);
     }
     let mut times = [(); 3].map(|()| Vec::new());
-    for _ in 0..PROCESSES {
+    for _ in 0..processes {
         let [first, hundredth] = child(context, "1")?;
         let [unprepared, _] = child(context, "0")?;
         for (times, time) in times.iter_mut().zip([first, hundredth, unprepared]) {
@@ -37,7 +42,7 @@ pub(super) fn prepared(context: &Context) -> Result<Measured> {
         }
     }
     let [median_ns, hundredth, unprepared] = times.map(median);
-    let size = format!("{N} floats, the kernel's first in a process; medians of {PROCESSES} processes");
+    let size = format!("{N} floats, the kernel's first in a process; medians of {processes} processes");
     let baselines = vec![("hundredth", hundredth), ("unprepared", unprepared)];
     Ok(Measured { size, median_ns, baselines, ..Measured::default() })
 }

@@ -136,15 +136,19 @@ impl Record {
 
 /// Replaces the table between the marks of a Markdown file by the ratios of a run with one thread.
 pub fn write_table(path: &Path, outcomes: &[Outcome]) -> Result<()> {
+    let table = table(outcomes.iter().filter(|o| o.threads == 1).map(|o| (o.name.as_str(), &o.measured)));
+    replace(path, TABLE, &table)
+}
+
+/// Replaces the lines between two marks of a file.
+pub fn replace(path: &Path, [begin, end]: [&str; 2], lines: &str) -> Result<()> {
     let failed = |what: &dyn std::fmt::Display| Failure::usage(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| failed(&e))?;
-    let parts = text.split_once(TABLE[0]).and_then(|(head, rest)| Some((head, rest.split_once(TABLE[1])?.1)));
+    let parts = text.split_once(begin).and_then(|(head, rest)| Some((head, rest.split_once(end)?.1)));
     let Some((head, tail)) = parts else {
-        return Err(failed(&format_args!("no lines `{}` and `{}`", TABLE[0], TABLE[1])));
+        return Err(failed(&format_args!("no lines `{begin}` and `{end}`")));
     };
-    let table = table(outcomes.iter().filter(|o| o.threads == 1).map(|o| (o.name.as_str(), &o.measured)));
-    let text = format!("{head}{}\n{table}{}{tail}", TABLE[0], TABLE[1]);
-    std::fs::write(path, text).map_err(|e| failed(&e))
+    std::fs::write(path, format!("{head}{begin}\n{lines}{end}{tail}")).map_err(|e| failed(&e))
 }
 
 /// A Markdown table of kernels and their ratios to hand-written Rust, the best library of matrix products, and PoCL.
@@ -176,7 +180,7 @@ fn key(name: &str, threads: usize) -> String {
 }
 
 /// The processor: its name, and where Linux says them, family and model, since virtual machines shorten names.
-fn processor() -> String {
+pub fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let mut fields = info.lines().filter_map(|line| line.split_once(':'));

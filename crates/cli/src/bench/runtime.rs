@@ -17,12 +17,12 @@ const MIB: usize = 1 << 20;
 /// Number of allocations per measurement.
 const ALLOCATIONS: usize = 100;
 
-fn kernel(device: &Device, name: &str) -> Result<(Kernel, Stream)> {
+pub(super) fn kernel(device: &Device, name: &str) -> Result<(Kernel, Stream)> {
     let library = compile(device, "runtime.metal", KERNELS)?;
     Ok((library.kernel(name)?, device.stream()?))
 }
 
-fn timed(count: usize, mut run: impl FnMut() -> Result<()>) -> Result<u64> {
+pub(super) fn timed(count: usize, mut run: impl FnMut() -> Result<()>) -> Result<u64> {
     run()?; // builds what the first run needs
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
@@ -254,17 +254,18 @@ pub(super) fn trace_batch_1000(context: &Context) -> Result<Measured> {
     Ok(measured_traced(format!("{BATCH} empty launches"), all))
 }
 
-/// Two single-core kernels on two streams, compared with one stream.
+/// As many single-thread kernels as streams, on a stream each, compared with one stream.
 #[allow(unsafe_code)] // launches
-pub(super) fn streams_2(context: &Context) -> Result<Measured> {
+pub(super) fn streams<const N: usize>(context: &Context) -> Result<Measured> {
     const STEPS: u32 = 200_000;
     let (kernel, first) = kernel(&context.device, "spin")?;
-    let second = context.device.stream()?;
-    let mut outs = [context.device.buffer::<u32>(1)?, context.device.buffer::<u32>(1)?];
-    let mut time = |streams: [&Stream; 2]| {
+    let others = (1..N).map(|_| context.device.stream()).collect::<elinvar::Result<Vec<_>>>()?;
+    let several: Vec<&Stream> = std::iter::once(&first).chain(&others).collect();
+    let mut outs = (0..N).map(|_| context.device.buffer::<u32>(1)).collect::<elinvar::Result<Vec<_>>>()?;
+    let mut time = |streams: &[&Stream]| {
         timed(TIMES / 20, || {
             let mut done = Vec::new();
-            for (stream, out) in streams.into_iter().zip(&mut outs) {
+            for (stream, out) in streams.iter().zip(&mut outs) {
                 // SAFETY: one thread writes the only element.
                 done.push(unsafe { kernel.launch(stream, Grid::threads(1).group(1), (out, STEPS)) }?);
             }
@@ -272,7 +273,7 @@ pub(super) fn streams_2(context: &Context) -> Result<Measured> {
             Ok(())
         })
     };
-    let (one, two) = (time([&first, &first])?, time([&first, &second])?);
-    let size = format!("2 launches of 1 thread, {STEPS} steps; {} workers", context.threads);
-    Ok(measured(size, two, vec![("streams_1", one)]))
+    let (one, all) = (time(&[&first; N])?, time(&several)?);
+    let size = format!("{N} launches of 1 thread, {STEPS} steps; {} workers", context.threads);
+    Ok(measured(size, all, vec![("streams_1", one)]))
 }

@@ -7,7 +7,7 @@ use elinvar_code::{Accepted, Declared};
 use elinvar_driver::{FunctionConstant, UnsupportedKernel};
 use serde_json::{Map, Value, json};
 
-use crate::annotation;
+use crate::diagnostics::annotation;
 use crate::failure::{Failure, Result, exit_code};
 use crate::report::say;
 use crate::signature;

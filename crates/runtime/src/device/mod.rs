@@ -22,6 +22,7 @@ use elinvar_driver::{
 };
 
 use crate::identity::identity;
+use crate::launch::bound::RustKernels;
 use crate::launch::command_list_pool::CommandListPool;
 use crate::launch::group::Members;
 use crate::launch::tune::Tuned;
@@ -400,6 +401,10 @@ impl Device {
             }
             error => error,
         })
+    }
+
+    pub(crate) fn rust_kernels(&self) -> &RustKernels {
+        &self.inner.rust_kernels
     }
 
     pub(crate) fn tuned(&self) -> &Tuned {

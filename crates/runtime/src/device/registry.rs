@@ -12,6 +12,7 @@ use elinvar_driver::sync::Mutex;
 use elinvar_driver::{self as driver, PerProcess};
 
 use crate::identity::identity;
+use crate::launch::bound::RustKernels;
 use crate::launch::command_list_pool::CommandListPool;
 use crate::launch::group::Members;
 use crate::launch::tune::Tuned;
@@ -61,6 +62,7 @@ pub(crate) struct Inner {
     pub(crate) peers: Mutex<Vec<u64>>,
     /// Kernels of tensor operations.
     pub(crate) tensor_kernels: KernelCache,
+    pub(crate) rust_kernels: RustKernels,
     pub(crate) route_choices: RouteChoices,
     /// Makes log lines `tracing` events.
     _log: Option<LogSubscription>,
@@ -100,6 +102,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         number: NEXT.fetch_add(1, Ordering::Relaxed),
         peers: Mutex::default(),
         tensor_kernels: KernelCache::default(),
+        rust_kernels: RustKernels::default(),
         route_choices: RouteChoices::default(),
         _log: log,
         groups,

@@ -474,7 +474,17 @@ impl CommandBuffer {
                 list,
             };
             let span = event::submission(&device, stream.id, &commands, end.1);
-            submitted.begin(Pending { promise, registration, notes, span, device: device.clone(), held });
+            let submitted_ns = device.clock_ns();
+            let of_device = device.clone();
+            submitted.begin(Pending {
+                promise,
+                submitted_ns,
+                registration,
+                notes,
+                span,
+                device: of_device,
+                held,
+            });
             let done = Done::shared(submitted);
             let origin = stream.hand_over(commands, done, notes, &outcome, alone)?;
             Ok((outcome, origin))

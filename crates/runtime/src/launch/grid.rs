@@ -101,6 +101,26 @@ impl Grid {
     }
 
     /// Whether the launch is cooperative.
+    /// The threads and the threadgroup of a run on the host; without a threadgroup it is at most 32 threads along x.
+    ///
+    /// # Panics
+    /// For an indirect grid, and for sizes that are out of range or zero.
+    #[doc(hidden)]
+    pub fn host_sizes(&self) -> ([u32; 3], [u32; 3]) {
+        let sizes = |sizes: [i128; 3]| sizes.map(|size| u32::try_from(size).expect("a size of a grid"));
+        match &self.count {
+            Count::Threads(count) => {
+                let threads = sizes(*count);
+                (threads, self.group.map_or([threads[0].clamp(1, 32), 1, 1], sizes))
+            }
+            Count::Groups(count) => {
+                let group = sizes(self.group.expect("a threadgroup size, set with `.group(..)`"));
+                (std::array::from_fn(|d| sizes(*count)[d] * group[d]), group)
+            }
+            Count::Indirect(..) => panic!("an indirect grid has its size on the device"),
+        }
+    }
+
     pub(crate) fn is_cooperative(&self) -> bool {
         self.cooperative
     }

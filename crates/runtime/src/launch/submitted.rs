@@ -26,6 +26,8 @@ pub(crate) struct Submitted(Mutex<Option<Pending>>);
 /// A submission that has not ended.
 pub(crate) struct Pending {
     pub(crate) promise: Promise,
+    /// When it was submitted, on the device's clock.
+    pub(crate) submitted_ns: u64,
     /// In the device's list of pending work.
     pub(crate) registration: Registration,
     pub(crate) notes: Option<Notes>,
@@ -68,13 +70,14 @@ impl Held {
 
 impl OnCompleted for Submitted {
     fn completed(self: Arc<Self>, result: Result<Timing>) {
-        let Some(Pending { promise, registration, notes, span, device, held }) = self.take() else { return };
+        let Some(pending) = self.take() else { return };
+        let Pending { promise, submitted_ns, registration, notes, span, device, held } = pending;
         let traced = notes.map(|notes| (notes, Notes::now(), result.clone().map_err(Box::new)));
         device.recovery().vitals.submission(result.as_ref().err());
         if let Err(error) = &result {
             device.recovery().vitals.failures.add(&held.commands, error);
         }
-        device.counters().submission(&held.commands, &result);
+        device.counters().submission(&held.commands, submitted_ns, &result);
         event::ended(span, &device, &held.commands, &result);
         drop(registration);
         // Before the promise is resolved, so that waiters find the memory released.

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     let required = std::env::var("ELINVAR_REQUIRE_COLLECTORS").is_ok_and(|value| value == "1");
     let missing = "ELINVAR_COLLECTORS is not set: run `scripts/setup.sh numpy FOLDER` and set ELINVAR_COLLECTORS=FOLDER/bin";
     if folder.is_none() && !required {
-        println!("cases with real collectors are ignored: {missing}");
+        eprintln!("cases with real collectors are ignored: {missing}");
     }
     let folder = Arc::new(folder);
     let cases = CASES.iter().map(|(name, case)| {
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     let no_browser = "ELINVAR_CHROMIUM is not set: install Debian's package `chromium` and set ELINVAR_CHROMIUM=/usr/bin/chromium";
     let browser = std::env::var_os("ELINVAR_CHROMIUM").filter(|name| !name.is_empty()).map(PathBuf::from);
     if browser.is_none() {
-        println!("cases with a browser are ignored: {no_browser}");
+        eprintln!("cases with a browser are ignored: {no_browser}");
     }
     let with_browser = WITH_BROWSER.iter().map(|(name, case)| {
         let (browser, is_ignored) = (browser.clone(), browser.is_none());

@@ -187,6 +187,34 @@ fn decisions_and_the_breaker_count() {
 }
 
 #[test]
+fn the_time_in_the_queue_is_that_until_the_begin() {
+    let device = device();
+    let ([twice, _], stream) = (kernels(&device), device.stream().unwrap());
+    let mut x = device.buffer::<u32>(1 << 16).unwrap();
+    let gate = device.event().unwrap();
+    launch(&twice, &stream, &mut x).wait().unwrap();
+    let before = device.metrics();
+    assert_eq!(before.count("elinvar.submissions.pending", &[]), 0);
+    // Both wait for the host, and then run one after the other.
+    let begun = device.clock_ns();
+    stream.wait_for(&gate, 1).unwrap();
+    let all: Vec<_> = (0..2).map(|_| launch(&twice, &stream, &mut x)).collect();
+    assert_eq!(device.metrics().count("elinvar.submissions.pending", &[]), 3);
+    std::thread::sleep(Duration::from_millis(5));
+    gate.signal(1);
+    let times: Vec<_> = all.iter().map(|done| done.wait().unwrap()).collect();
+    let after = device.metrics();
+    assert_eq!(after.count("elinvar.submissions.pending", &[]), 0);
+    // Each launch was in the queue until the event, and no longer than until its begin.
+    let of = |metrics: &Metrics| histogram(metrics, "elinvar.submission.queue_time", &[]);
+    let (count, queued) = (of(&after).count() - of(&before).count(), of(&after).sum - of(&before).sum);
+    let most: u64 = 3 * (times[1].start_ns - begun);
+    let least = 2 * 5_000_000;
+    assert_eq!(count, 3, "two launches and the wait");
+    assert!((least..=most).contains(&queued), "{queued} ns of at least {least} and at most {most}");
+}
+
+#[test]
 fn memory_of_the_pool_goes_up_and_returns() {
     let device = device();
     let live = || device.metrics().count("elinvar.memory.usage", &["live"]);

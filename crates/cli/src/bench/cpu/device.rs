@@ -58,10 +58,16 @@ impl OnDevice {
     }
 }
 
+impl OnDevice {
+    pub fn args(&mut self) -> Vec<Arg> {
+        self.args.iter_mut().map(Held::arg).collect()
+    }
+}
+
 impl Contestant for OnDevice {
     #[allow(unsafe_code)] // launches
     fn run(&mut self, iterations: u64) -> Result<u64> {
-        let args: Vec<Arg> = self.args.iter_mut().map(Held::arg).collect();
+        let args = self.args();
         let mut commands = self.stream.command_buffer();
         for _ in 0..iterations {
             // SAFETY: the sizes of a problem are those of its kernel's arguments.

@@ -1,9 +1,10 @@
 //! Latency of launches and copies, compared with loops of CUDA driver calls.
 #![allow(unsafe_code)] // launches and C functions
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use cudarc::driver::result;
+use cudarc::driver::{CudaContext, result, sys};
 use elinvar::{Args, Completion, Device, Graph, Grid, HostAccess, Kernel, Stream};
 
 use super::super::carried::compile;
@@ -191,4 +192,50 @@ pub(in super::super) fn graph(context: &Context) -> Result<Measured> {
         baselines: vec![("relaunch", median(singly))],
         ..Measured::default()
     })
+}
+
+/// A copy between pageable host memory and device memory by the CUDA driver.
+type Transfer<'b> = Box<dyn FnMut() -> Result<()> + 'b>;
+
+/// Device memory of the CUDA driver, freed when dropped.
+struct Memory {
+    context: Arc<CudaContext>,
+    address: sys::CUdeviceptr,
+}
+
+impl Memory {
+    fn new(bytes: usize) -> Result<Self> {
+        let context = CudaContext::new(0).map_err(failed)?;
+        // SAFETY: freed in `drop`, after synchronous copies.
+        let address = unsafe { result::malloc_sync(bytes) }.map_err(failed)?;
+        Ok(Self { context, address })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let bound = self.context.bind_to_thread();
+        // SAFETY: this value owns the memory, and no copy is pending. After an error it is left until the process ends.
+        let _left = bound.and_then(|()| unsafe { result::free_sync(self.address) });
+    }
+}
+
+/// Copies to the device.
+pub(in super::super) fn uploads(source: &[u8]) -> Result<Transfer<'_>> {
+    let memory = Memory::new(source.len())?;
+    Ok(Box::new(move || {
+        memory.context.bind_to_thread().map_err(failed)?;
+        // SAFETY: the allocation has the size of the source.
+        unsafe { result::memcpy_htod_sync(memory.address, source) }.map_err(failed)
+    }))
+}
+
+/// Copies from the device.
+pub(in super::super) fn downloads(target: &mut [u8]) -> Result<Transfer<'_>> {
+    let memory = Memory::new(target.len())?;
+    Ok(Box::new(move || {
+        memory.context.bind_to_thread().map_err(failed)?;
+        // SAFETY: the allocation has the size of the target.
+        unsafe { result::memcpy_dtoh_sync(target, memory.address) }.map_err(failed)
+    }))
 }

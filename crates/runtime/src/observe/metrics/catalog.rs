@@ -56,6 +56,10 @@ metrics! {
         "Submissions that have ended, by result: `ok`, or a class of errors";
     SUBMISSION_DURATION = "elinvar.submission.duration", Histogram, "s", [],
         "Time on the device's clock from begin to end of a submission that succeeded";
+    QUEUE_TIME = "elinvar.submission.queue_time", Histogram, "s", [],
+        "Time from the call that submits to the begin on the device, of a submission that succeeded";
+    PENDING = "elinvar.submissions.pending", Gauge, "{submission}", [],
+        "Submissions that have not ended";
     LAUNCHES = "elinvar.kernel.launches", Counter, "{launch}", ["kernel"],
         "Launches of a kernel by the host, in submissions that succeeded, also in command buffers, recordings and graphs";
     KERNEL_DURATION = "elinvar.kernel.duration", Histogram, "s", ["kernel"],

@@ -39,6 +39,7 @@ pub(crate) struct Counters {
     since: Since,
     submissions: ByResult,
     submission_duration: Recorder,
+    queue_time: Recorder,
     compilations: ByResult,
     compilation_duration: Recorder,
     copied: AtomicU64,
@@ -139,12 +140,13 @@ fn load(counter: &AtomicU64) -> u64 {
 }
 
 impl Counters {
-    /// Counts a submission that has ended.
-    pub(crate) fn submission(&self, commands: &[Command], result: &Result<Timing>) {
+    /// Counts a submission that has ended, and was submitted at this time of the device's clock.
+    pub(crate) fn submission(&self, commands: &[Command], submitted_ns: u64, result: &Result<Timing>) {
         self.submissions.add(result.as_ref().err());
         let Ok(timing) = result else { return };
         let ns = timing.end_ns.saturating_sub(timing.start_ns);
         self.submission_duration.record(ns);
+        self.queue_time.record(timing.start_ns.saturating_sub(submitted_ns));
         if let [Command::Dispatch(dispatch)] = commands {
             self.kernel(&dispatch.pipeline, |kernel| {
                 kernel.launches.fetch_add(1, Ordering::Relaxed);
@@ -343,6 +345,10 @@ impl Device {
             let points = match *metric {
                 catalog::SUBMISSIONS => counters.submissions.points(),
                 catalog::SUBMISSION_DURATION => histogram(&counters.submission_duration),
+                catalog::QUEUE_TIME => histogram(&counters.queue_time),
+                catalog::PENDING => {
+                    vec![MetricPoint::of(&[], MetricValue::Gauge(self.state().pending().len() as u64))]
+                }
                 catalog::LAUNCHES => {
                     let launches =
                         kernels.iter().map(|(name, kernel)| (name.as_str(), load(&kernel.launches)));

@@ -1,0 +1,399 @@
+//! Totals of a launch: paths of threads, put together by simdgroups.
+//!
+//! All threads of small launches are followed. Of large ones, threadgroups at the grid's edges and in its middle are followed separately,
+//! spread evenly, and stand for those between them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use elinvar_driver::{Error, Result};
+use serde::Serialize;
+
+use crate::Analysis;
+use crate::evaluate::{Launch, Position3};
+use crate::forms::{Kernel, Space};
+use crate::operations::{self, Operations};
+use crate::poly::Root;
+use crate::traffic::{self, LINE, SECTOR};
+use crate::walk::{Path, Site, walk};
+
+/// Threads of a simdgroup.
+const SIMDGROUP: u64 = 32;
+/// Most threads of a threadgroup.
+const MAX_THREADS: u64 = 1024;
+
+/// How much of a launch is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Threads that are followed, at least a simdgroup of each kind of threadgroup.
+    pub threads: u64,
+    /// Iterations of a loop that are followed, if its counters advance by constants; at least 4.
+    pub iterations: u64,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { threads: 4096, iterations: 32 }
+    }
+}
+
+impl Effort {
+    /// Follows all threads in all iterations.
+    pub const ALL: Self = Self { threads: u64::MAX, iterations: u64::MAX };
+}
+
+/// Totals of one access.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SiteTotals {
+    /// Index in [`Analysis::accesses`].
+    pub access: usize,
+    /// Executions, by threads.
+    pub executions: f64,
+    /// Bytes that threads access.
+    pub bytes: f64,
+    /// Executions by simdgroups.
+    pub simdgroup_executions: f64,
+    /// Transactions of 32 bytes.
+    pub sectors: f64,
+    /// Transactions of 128 bytes.
+    pub lines: f64,
+    /// For threadgroup memory, the mean factor of bank conflicts.
+    pub bank_conflicts: Option<f64>,
+    /// The share of its addresses that are unknown, 0 to 1; their transactions count as one for each lane.
+    pub unknown: f64,
+}
+
+/// Totals of a launch.
+#[derive(Clone, Debug, Serialize)]
+pub struct LaunchTotals {
+    /// Threads of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a threadgroup.
+    pub group: [u32; 3],
+    /// For each access that is executed, in the order of [`Analysis::accesses`].
+    pub accesses: Vec<SiteTotals>,
+    /// Operations of all threads.
+    pub operations: Operations,
+    /// Bytes of device and constant memory that threads access.
+    pub used_bytes: f64,
+    /// Bytes that their transactions of 32 bytes move.
+    pub moved_bytes: f64,
+    /// Bytes of device and constant memory between the lowest and the highest address of each argument, at most those that are used: what
+    /// caches that never miss twice would move.
+    pub footprint_bytes: f64,
+    /// Mean share of a simdgroup's lanes that are idle while it executes a block, 0 to 1, weighted by the blocks' operations.
+    pub idle_lanes: f64,
+    /// Mean number of iterations of each loop, by its entry.
+    pub iterations: Vec<f64>,
+    /// Whether everything was followed: each number is exact, unless `is_estimate`.
+    pub is_complete: bool,
+    /// Whether branches, loops or addresses depend on the contents of memory.
+    pub is_estimate: bool,
+}
+
+#[derive(Default)]
+struct Sum {
+    executions: f64,
+    simdgroups: f64,
+    sectors: f64,
+    lines: f64,
+    conflicts: f64,
+    unknown: f64,
+}
+
+struct Totals<'k, 'm> {
+    kernel: &'k Kernel<'m>,
+    /// Size in bytes of each access, and whether its memory is the threadgroup's.
+    sites: HashMap<Site, (u64, Space)>,
+    sums: HashMap<Site, Sum>,
+    blocks: Vec<f64>,
+    /// Executions by whole simdgroups, times 32.
+    issued: Vec<f64>,
+    ranges: BTreeMap<Root, (i128, i128)>,
+    used: BTreeMap<Root, f64>,
+    iterations: Vec<f64>,
+    is_complete: bool,
+    is_estimate: bool,
+}
+
+impl Analysis {
+    /// Totals of a launch.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty threadgroup, or one of more than 1024 threads.
+    pub fn launch(&self, launch: &Launch, effort: Effort) -> Result<LaunchTotals> {
+        let volume: u64 = launch.group.iter().map(|size| u64::from(*size)).product();
+        if launch.group.iter().any(|size| u64::from(*size) > MAX_THREADS)
+            || !(1..=MAX_THREADS).contains(&volume)
+        {
+            let name = &self.kernel;
+            let size = launch.group;
+            return Err(Error::invalid(format!(
+                "kernel `{name}` cannot have threadgroups of {size:?} threads: 1 to {MAX_THREADS} threads are allowed"
+            )));
+        }
+        let kernel = self.source.kernel()?;
+        let sites = self.accesses.iter().map(|access| (access.site, (access.bytes, access.space)));
+        let mut totals = Totals {
+            kernel: &kernel,
+            sites: sites.collect(),
+            sums: HashMap::new(),
+            blocks: vec![0.0; kernel.function.blocks.len()],
+            issued: vec![0.0; kernel.function.blocks.len()],
+            ranges: BTreeMap::new(),
+            used: BTreeMap::new(),
+            iterations: vec![0.0; kernel.loops.all.len()],
+            is_complete: true,
+            is_estimate: false,
+        };
+        totals.follow(launch, effort);
+        Ok(totals.finish(self, launch))
+    }
+}
+
+/// Threadgroups of the same size, by the ranges of their positions.
+fn strata(launch: &Launch) -> Vec<[(u32, u32); 3]> {
+    let parts = |d: usize| {
+        let groups = launch.grid[d].div_ceil(launch.group[d]);
+        let is_partial = !launch.grid[d].is_multiple_of(launch.group[d]);
+        match (groups, is_partial) {
+            (0, _) => Vec::new(),
+            (1, _) | (_, false) => vec![(0, groups)],
+            (_, true) => vec![(0, groups - 1), (groups - 1, groups)],
+        }
+    };
+    let mut all = Vec::new();
+    for z in parts(2) {
+        for y in parts(1) {
+            all.extend(parts(0).into_iter().map(|x| [x, y, z]));
+        }
+    }
+    all
+}
+
+/// Up to `count` distinct numbers below `all`, spread by the golden ratio, which no period of positions matches.
+fn spread(all: u64, count: u64) -> BTreeSet<u64> {
+    /// 2⁶⁴ divided by the golden ratio.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    if count >= all {
+        return (0..all).collect();
+    }
+    let at = |index: u64| (u128::from(index.wrapping_mul(STEP)) * u128::from(all)) >> 64;
+    (1..).map(|index| at(index) as u64).take(count as usize).collect()
+}
+
+impl Totals<'_, '_> {
+    fn follow(&mut self, launch: &Launch, effort: Effort) {
+        let strata = strata(launch);
+        let share = effort.threads / strata.len().max(1) as u64;
+        for ranges in strata {
+            let sizes = ranges.map(|(begin, end)| u64::from(end - begin));
+            let groups: u64 = sizes.iter().product();
+            let first = ranges.map(|(begin, _)| begin);
+            let size = [0, 1, 2].map(|d| (launch.grid[d] - first[d] * launch.group[d]).min(launch.group[d]));
+            // By their index in a full threadgroup.
+            let simdgroups = simdgroups(launch.group, size);
+            let all = groups * simdgroups.len() as u64;
+            let followed = spread(all, (share / SIMDGROUP).max(1));
+            self.is_complete &= followed.len() as u64 == all;
+            let weight = all as f64 / followed.len() as f64;
+            for simdgroup in followed {
+                let (index, simdgroup) =
+                    (simdgroup / simdgroups.len() as u64, simdgroup % simdgroups.len() as u64);
+                let at = [index % sizes[0], index / sizes[0] % sizes[1], index / sizes[0] / sizes[1]];
+                let group = [0, 1, 2].map(|d| first[d] + at[d] as u32);
+                let path = |thread: &[u32; 3]| {
+                    walk(self.kernel, launch, Position3 { group, thread: *thread }, effort.iterations.max(4))
+                };
+                let paths: Vec<Path> = simdgroups[simdgroup as usize].iter().map(path).collect();
+                self.add(&paths, weight);
+            }
+        }
+    }
+
+    /// Adds the paths of a simdgroup's threads.
+    fn add(&mut self, paths: &[Path], weight: f64) {
+        for path in paths {
+            self.is_estimate |= path.is_estimate;
+            self.is_complete &= !path.is_sampled;
+            for (sum, executions) in self.blocks.iter_mut().zip(&path.blocks) {
+                *sum += executions * weight;
+            }
+            for (index, executions) in &path.iterations {
+                self.iterations[*index] += executions * weight;
+            }
+        }
+        for (block, issued) in self.issued.iter_mut().enumerate() {
+            // Lanes that execute a block more often keep the simdgroup in it.
+            let most = paths.iter().map(|path| path.blocks[block]).fold(0.0, f64::max);
+            *issued += most * weight * SIMDGROUP as f64;
+        }
+        let sites: Vec<(Site, u64, Space)> =
+            self.sites.iter().map(|(site, (bytes, space))| (*site, *bytes, *space)).collect();
+        for (site, bytes, space) in sites {
+            let lists: Vec<_> = paths.iter().filter_map(|path| path.accesses.get(&site)).collect();
+            let rounds = lists.iter().map(|list| list.len()).max().unwrap_or(0);
+            for round in 0..rounds {
+                let lanes: Vec<_> = lists.iter().filter_map(|list| list.get(round)).collect();
+                self.add_round(site, bytes, space, &lanes, weight);
+            }
+        }
+    }
+
+    /// Adds one execution of an access by lanes of a simdgroup.
+    fn add_round(
+        &mut self,
+        site: Site,
+        bytes: u64,
+        space: Space,
+        lanes: &[&(f64, Option<crate::evaluate::Number>)],
+        weight: f64,
+    ) {
+        let mut known: BTreeMap<&Root, Vec<i128>> = BTreeMap::new();
+        let (mut unknown, mut of_lanes, mut most) = (0_u64, 0.0, 0.0_f64);
+        for (times, address) in lanes {
+            of_lanes += times;
+            most = most.max(*times);
+            match address.as_ref().and_then(|address| Some((address.root.as_ref()?, address.value))) {
+                Some((root, offset)) => known.entry(root).or_default().push(offset),
+                None => unknown += 1,
+            }
+        }
+        // Lanes that take a branch on data by halves: as if all took it half the times.
+        let times = most * weight;
+        let sum = self.sums.entry(site).or_default();
+        sum.executions += of_lanes * weight;
+        sum.simdgroups += times;
+        sum.unknown += unknown as f64 * weight;
+        self.is_estimate |= unknown > 0;
+        let count = |segment: u64| -> u64 {
+            let known: u64 = known.values().map(|offsets| traffic::segments(offsets, bytes, segment)).sum();
+            known + unknown * bytes.div_ceil(segment)
+        };
+        match space {
+            Space::Threadgroup => {
+                let factor =
+                    known.values().map(|offsets| traffic::bank_conflicts(offsets, bytes)).fold(1.0, f64::max);
+                sum.conflicts += factor * times;
+            }
+            _ => {
+                sum.sectors += count(SECTOR) as f64 * times;
+                sum.lines += count(LINE) as f64 * times;
+            }
+        }
+        if space == Space::Threadgroup {
+            return;
+        }
+        for (root, offsets) in known {
+            let low = offsets.iter().min().copied().unwrap_or(0);
+            let high = offsets.iter().max().copied().unwrap_or(0) + i128::from(bytes);
+            let range = self.ranges.entry(root.clone()).or_insert((low, high));
+            *range = (range.0.min(low), range.1.max(high));
+            *self.used.entry(root.clone()).or_default() += offsets.len() as f64 * bytes as f64 * times;
+        }
+    }
+
+    fn finish(self, analysis: &Analysis, launch: &Launch) -> LaunchTotals {
+        let mut operations = Operations::default();
+        let (mut issued, mut executed) = (0.0, 0.0);
+        for block in self.kernel.function.block_ids() {
+            let at = block.0 as usize;
+            let own = operations::of_block(self.kernel.function.block(block));
+            operations.add(&own, self.blocks[at]);
+            let cost = self.kernel.function.block(block).insts.len() as f64;
+            issued += self.issued[at] * cost;
+            executed += self.blocks[at] * cost;
+        }
+        let (mut used, mut moved, mut unknown) = (0.0, 0.0, 0.0);
+        let mut accesses = Vec::new();
+        for (index, access) in analysis.accesses.iter().enumerate() {
+            let Some(sum) = self.sums.get(&access.site) else { continue };
+            let is_threadgroup = access.space == Space::Threadgroup;
+            let bytes = sum.executions * access.bytes as f64;
+            if !is_threadgroup {
+                used += bytes;
+                moved += sum.sectors * SECTOR as f64;
+                unknown += sum.unknown * access.bytes as f64;
+            }
+            accesses.push(SiteTotals {
+                access: index,
+                executions: sum.executions,
+                bytes,
+                simdgroup_executions: sum.simdgroups,
+                sectors: sum.sectors,
+                lines: sum.lines,
+                bank_conflicts: (is_threadgroup && sum.simdgroups > 0.0)
+                    .then(|| sum.conflicts / sum.simdgroups),
+                unknown: if sum.executions > 0.0 { (sum.unknown / sum.executions).min(1.0) } else { 0.0 },
+            });
+        }
+        let footprint = self.ranges.iter().map(|(root, (low, high))| {
+            ((high - low) as f64).min(self.used.get(root).copied().unwrap_or(0.0))
+        });
+        let entries = |index: usize| {
+            let l = &self.kernel.loops.all[index];
+            let blocks = self.kernel.function.block_ids().filter(|block| !l.contains(*block));
+            let into = blocks
+                .filter(|block| self.kernel.function.block(*block).term.successors().contains(&l.header));
+            into.map(|block| self.blocks[block.0 as usize]).sum::<f64>()
+        };
+        let mean = |index: usize| {
+            let entries = entries(index);
+            if entries > 0.0 { self.iterations[index] / entries } else { 0.0 }
+        };
+        LaunchTotals {
+            grid: launch.grid,
+            group: launch.group,
+            accesses,
+            operations,
+            used_bytes: used,
+            moved_bytes: moved,
+            footprint_bytes: footprint.sum::<f64>() + unknown,
+            idle_lanes: if issued > 0.0 { (1.0 - executed / issued).max(0.0) } else { 0.0 },
+            iterations: (0..self.iterations.len()).map(mean).collect(),
+            is_complete: self.is_complete,
+            is_estimate: self.is_estimate,
+        }
+    }
+}
+
+/// The threads of each simdgroup of a threadgroup of `size` threads, by their index in a full threadgroup.
+fn simdgroups(full: [u32; 3], size: [u32; 3]) -> Vec<Vec<[u32; 3]>> {
+    let mut all: BTreeMap<u64, Vec<[u32; 3]>> = BTreeMap::new();
+    for z in 0..size[2] {
+        for y in 0..size[1] {
+            for x in 0..size[0] {
+                let linear =
+                    u64::from(x) + u64::from(full[0]) * (u64::from(y) + u64::from(full[1]) * u64::from(z));
+                all.entry(linear / SIMDGROUP).or_default().push([x, y, z]);
+            }
+        }
+    }
+    all.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strata_cover_the_grid() {
+        for grid in [[100, 1, 1], [64, 3, 1], [65, 9, 5], [0, 1, 1]] {
+            let launch = Launch { grid, group: [32, 2, 2], ..Launch::default() };
+            let volume =
+                |ranges: &[(u32, u32); 3]| ranges.iter().map(|(a, b)| u64::from(b - a)).product::<u64>();
+            let groups: u64 =
+                [0, 1, 2].iter().map(|d| u64::from(grid[*d].div_ceil(launch.group[*d]))).product();
+            assert_eq!(strata(&launch).iter().map(volume).sum::<u64>(), groups);
+        }
+    }
+
+    #[test]
+    fn spread_numbers_are_distinct_and_below_the_end() {
+        for (all, count) in [(10, 3), (10, 10), (10, 99), (1, 1), (1_000_000, 7)] {
+            let numbers = spread(all, count);
+            assert!(numbers.len() as u64 <= count.min(all) && !numbers.is_empty());
+            assert!(count < all || numbers.len() as u64 == all);
+            assert!(numbers.iter().all(|n| *n < all));
+        }
+    }
+}

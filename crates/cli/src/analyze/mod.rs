@@ -1,0 +1,267 @@
+//! `elinvar analyze`: what kernels do to memory and arithmetic units, from their code, without running them.
+
+mod text;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use elinvar::{Diagnostic, Dim3, Severity, Signature};
+use elinvar_analysis::{Analysis, Effort, Finding, Launch, LaunchTotals, Roofline, Rule, analyze};
+use elinvar_code::{Program, max_threads, user_cache};
+use elinvar_driver::Constant;
+use elinvar_msl::InductionVariables;
+use serde_json::{Value as Json, json};
+
+use crate::check::is;
+use crate::constant;
+use crate::diagnostics::{annotation, sarif};
+use crate::failure::{Failure, Result};
+use crate::report::{print_json, say};
+use crate::selection::{KernelPattern, is_selected, unmatched};
+use crate::source::{Math, SourceOptions};
+use crate::value::{Value, parse_size, split_pair};
+
+/// Analyze kernels: memory accesses, operations, loops, traffic of a launch
+#[derive(Args)]
+#[command(after_help = "Examples:\n  elinvar analyze examples/matmul.metal\n  \
+    elinvar analyze kernels/*.metal --kernel 'gemm_*' --json\n  \
+    elinvar analyze examples/vector_add.metal --kernel vector_add --grid 1048576 --set n=1048576u32\n  \
+    elinvar analyze examples/matmul.metal --grid 512,512 --group 16,16 --set n=512u32 --peak 2000 --bandwidth 100\n  \
+    elinvar analyze --github kernels/*.metal\n  \
+    elinvar analyze --sarif kernels/*.metal > findings.sarif\n\n\
+    Nothing is run. --grid adds totals of a launch; the numbers in `constant` arguments that addresses, loops or\n\
+    branches depend on are needed then (--set). Totals that depend on the contents of other memory are estimates,\n\
+    and marked so. The exit code is 1 if a kernel cannot be compiled.")]
+pub struct Analyze {
+    /// Metal source files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    options: SourceOptions,
+    /// Analyze only kernels of this name, or whose names match a pattern such as `gemm_*`; may be repeated
+    #[arg(long = "kernel", value_name = "K")]
+    kernels: Vec<KernelPattern>,
+    /// Floating-point math mode
+    #[arg(long, value_enum, default_value = "fast")]
+    math: Math,
+    /// Value of a function constant, such as `7u32` or `true`; may be repeated
+    #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
+    constants: Vec<(String, String)>,
+    /// Size of a launch in threads, for its totals
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size)]
+    grid: Option<Dim3>,
+    /// Threadgroup size in threads
+    ///
+    /// The default is 256, 32 x 8 or 32 x 2 x 4 threads by the kernel's dimensions.
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size, requires = "grid")]
+    group: Option<Dim3>,
+    /// Numbers in a `constant` argument, such as `n=512u32` or `size=64,64,3u32`; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = split_pair, requires = "grid", allow_hyphen_values = true)]
+    scalars: Vec<(String, String)>,
+    /// Peak rate of the device in GFLOP/s, for the roofline
+    #[arg(long, value_name = "GFLOPS", requires_all = ["grid", "bandwidth"])]
+    peak: Option<f64>,
+    /// Memory bandwidth of the device in GB/s, for the roofline
+    #[arg(long, value_name = "GB/S", requires_all = ["grid", "peak"])]
+    bandwidth: Option<f64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print only findings, as annotations for GitHub Actions
+    #[arg(long, conflicts_with_all = ["json", "sarif"])]
+    github: bool,
+    /// Print only findings, as a SARIF log
+    #[arg(long, conflicts_with = "json")]
+    sarif: bool,
+}
+
+/// A kernel that was analyzed.
+struct Analyzed {
+    analysis: Analysis,
+    totals: Option<LaunchTotals>,
+    roofline: Option<Roofline>,
+}
+
+impl Analyze {
+    pub fn run(self) -> Result<()> {
+        if let Some((name, _)) = [("--peak", self.peak), ("--bandwidth", self.bandwidth)]
+            .into_iter()
+            .find(|(_, rate)| rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)))
+        {
+            return Err(Failure::usage(format!("{name}: a rate is a number above 0")));
+        }
+        let constants = constant::parse(&self.constants)?;
+        let scalars = self.scalars.iter().map(scalar).collect::<Result<Vec<_>>>()?;
+        let (mut analyzed, mut failures, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        for file in &self.files {
+            let found = self.file(file, &constants, &scalars, &mut names, &mut failures);
+            analyzed.extend(found.unwrap_or_else(|failure| {
+                failures.push(failure);
+                Vec::new()
+            }));
+        }
+        if failures.is_empty() {
+            let place = if self.files.len() == 1 {
+                "the source".into()
+            } else {
+                format!("the {} files", self.files.len())
+            };
+            let known: Vec<&str> = names.iter().map(String::as_str).collect();
+            failures.extend(unmatched(&self.kernels, &place, &known).into_iter().map(Failure::input));
+        }
+        if failures.is_empty() {
+            let is_known =
+                |name: &str| analyzed.iter().any(|a| a.analysis.scalars.iter().any(|known| known == name));
+            if let Some((name, _)) = scalars.iter().find(|(name, _)| !is_known(name)) {
+                let why = "no address, loop or branch depends on a `constant` argument of this name";
+                failures.push(Failure::input(format!("--set {name}: {why}")));
+            }
+        }
+        self.print(&analyzed)?;
+        failures.iter().for_each(Failure::print);
+        match failures.iter().map(Failure::exit_code).max() {
+            Some(code) => Err(Failure::Reported(code)),
+            None => Ok(()),
+        }
+    }
+
+    /// Analyzes the kernels of a file. Those that fail are added to `failures`.
+    fn file(
+        &self,
+        file: &Path,
+        constants: &[Constant],
+        scalars: &[(String, Vec<u8>)],
+        names: &mut Vec<String>,
+        failures: &mut Vec<Failure>,
+    ) -> Result<Vec<Analyzed>> {
+        let source = self.options.load(file, self.math.into())?;
+        let program = Program::new(user_cache(), &source, InductionVariables::AsWritten)?;
+        let declared = program.declared();
+        let own = constants.iter().filter(|given| declared.constants.iter().any(|known| is(known, given)));
+        let own: Vec<Constant> = own.cloned().collect();
+        names.extend(declared.kernels.iter().map(|kernel| kernel.name.clone()));
+        names.extend(declared.unsupported.iter().map(|kernel| kernel.name.clone()));
+        let mut all = Vec::new();
+        for kernel in declared.kernels.iter().filter(|kernel| is_selected(&self.kernels, &kernel.name)) {
+            match self.kernel(&program, kernel, &own, scalars) {
+                Ok(analyzed) => all.push(analyzed),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        for kernel in declared.unsupported.iter().filter(|kernel| is_selected(&self.kernels, &kernel.name)) {
+            failures.push(elinvar::Error::Compile(vec![kernel.reason.clone()]).into());
+        }
+        Ok(all)
+    }
+
+    fn kernel(
+        &self,
+        program: &Program,
+        kernel: &Signature,
+        constants: &[Constant],
+        scalars: &[(String, Vec<u8>)],
+    ) -> Result<Analyzed> {
+        let thread = program.thread(&kernel.name, constants)?;
+        let module = program.module(&thread)?;
+        let signature = &thread.origin.signature;
+        let analysis = analyze(module, signature)?;
+        let Some(grid) = self.grid else { return Ok(Analyzed { analysis, totals: None, roofline: None }) };
+        let group = self.group.unwrap_or_else(|| default_group(analysis.dimensions, max_threads(signature)));
+        let value =
+            |name: &str| scalars.iter().find(|(given, _)| given == name).map(|(_, bytes)| bytes.clone());
+        let missing: Vec<&str> =
+            analysis.scalars.iter().map(String::as_str).filter(|name| value(name).is_none()).collect();
+        if let Some(first) = missing.first() {
+            let (kernel, all) = (&kernel.name, missing.join("`, `"));
+            let why = format!("addresses, loops or branches depend on `{all}`: give --set {first}=VALUE");
+            return Err(Failure::input(format!("kernel `{kernel}`: {why}")));
+        }
+        let args = signature.args.iter().enumerate();
+        let given: HashMap<usize, Vec<u8>> =
+            args.filter_map(|(index, arg)| Some((index, value(&arg.name)?))).collect();
+        let launch = Launch { grid: grid.to_array(), group: group.to_array(), constants: given };
+        let totals = analysis.launch(&launch, Effort::default())?;
+        let rates = self.peak.zip(self.bandwidth);
+        let roofline = rates.map(|(peak, bandwidth)| totals.roofline(peak * 1e9, bandwidth * 1e9));
+        Ok(Analyzed { analysis, totals: Some(totals), roofline })
+    }
+
+    fn print(&self, analyzed: &[Analyzed]) -> Result<()> {
+        let findings: Vec<(Finding, Diagnostic)> = analyzed.iter().flat_map(diagnostics).collect();
+        if self.json {
+            let kernels: Vec<Json> = analyzed.iter().map(to_json).collect();
+            print_json(&json!({ "kernels": kernels }))
+        } else if self.github {
+            findings.iter().try_for_each(|(_, diagnostic)| say(annotation::of(diagnostic)))
+        } else if self.sarif {
+            let rules = Rule::ALL.map(|rule| (rule.name(), rule.description()));
+            let results: Vec<(&str, &Diagnostic)> =
+                findings.iter().map(|(finding, diagnostic)| (finding.rule.name(), diagnostic)).collect();
+            print_json(&sarif::log(&rules, &results))
+        } else {
+            analyzed.iter().try_for_each(|one| {
+                text::print(&one.analysis, one.totals.as_ref(), one.roofline.as_ref())?;
+                say("")
+            })
+        }
+    }
+}
+
+/// A `--set`.
+fn scalar((name, text): &(String, String)) -> Result<(String, Vec<u8>)> {
+    let place = format!("--set {name}={text}");
+    match Value::parse(text).map_err(|failure| failure.at(&place))? {
+        Value::Number { bytes, .. } => Ok((name.clone(), bytes)),
+        _ => Err(Failure::usage(format!("{place}: a number is needed, such as `512u32`"))),
+    }
+}
+
+fn default_group(dimensions: u32, most: u32) -> Dim3 {
+    let most = most.min(256);
+    match dimensions {
+        1 => Dim3::new(most, 1, 1),
+        2 => Dim3::new(most.min(32), (most / 32).max(1), 1),
+        _ => Dim3::new(most.min(32), (most / 128).max(1), (most / 64).clamp(1, 4)),
+    }
+}
+
+/// The findings of a kernel as warnings.
+fn diagnostics(analyzed: &Analyzed) -> Vec<(Finding, Diagnostic)> {
+    let analysis = &analyzed.analysis;
+    let one = |finding: Finding| {
+        let (file, line, column) = match &finding.location {
+            Some(place) => (place.file.clone(), place.line, place.column),
+            None => (analysis.file.clone(), analysis.line, 0),
+        };
+        let message = format!("kernel `{}`: {}", analysis.kernel, finding.message);
+        let diagnostic =
+            Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, line, column, message) };
+        (finding, diagnostic)
+    };
+    analysis.findings().into_iter().map(one).collect()
+}
+
+fn to_json(analyzed: &Analyzed) -> Json {
+    let mut kernel = serde_json::to_value(&analyzed.analysis).unwrap_or_default();
+    kernel["findings"] = serde_json::to_value(analyzed.analysis.findings()).unwrap_or_default();
+    kernel["launch"] = serde_json::to_value(&analyzed.totals).unwrap_or_default();
+    kernel["roofline"] = serde_json::to_value(analyzed.roofline).unwrap_or_default();
+    kernel
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_groups_are_within_the_limit() {
+        for dimensions in 1..=3 {
+            for most in [1, 31, 32, 64, 100, 128, 256, 1024] {
+                let volume = default_group(dimensions, most).volume();
+                assert!((1..=u128::from(most)).contains(&volume), "{dimensions} {most}: {volume}");
+            }
+            assert_eq!(default_group(dimensions, 1024).volume(), 256);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `elinvar analyze`: its output in each form, totals of a launch, and what it rejects.
+
+mod common;
+
+use common::{Folder, elinvar, example};
+use serde_json::{Value, json};
+
+const COLUMNS: &str = "#include <metal_stdlib>
+using namespace metal;
+kernel void columns(device const float* a [[buffer(0)]], device float* out [[buffer(1)]], constant uint& n [[buffer(2)]],
+                    uint id [[thread_position_in_grid]]) {
+    threadgroup float tile[1024];
+    tile[id * 32 % 1024] = a[id * n];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    out[id] = tile[(id * 64) % 1024];
+}
+kernel void triad(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]], device float* out [[buffer(2)]],
+                  uint id [[thread_position_in_grid]]) {
+    out[id] = a[id] + 3.0f * b[id];
+}
+";
+
+fn kernel(json: &Value) -> &Value {
+    &json["kernels"][0]
+}
+
+#[test]
+fn accesses_and_totals_as_json() {
+    let file = example("vector_add");
+    let words = ["analyze", &file, "--kernel", "vector_add", "--json"];
+    let json = elinvar(&words).json();
+    let accesses = kernel(&json)["accesses"].as_array().expect("accesses");
+    let of = |object: &str| accesses.iter().find(|access| access["object"] == object).expect("an access");
+    for object in ["a", "b", "out"] {
+        let access = of(object);
+        assert_eq!((&access["class"], &access["lane_stride_bytes"]), (&json!("contiguous"), &json!(4)));
+        assert_eq!((&access["sectors"], &access["efficiency"]), (&json!(4), &json!(1.0)));
+        assert_eq!(access["location"]["file"], file);
+    }
+    assert_eq!(kernel(&json)["launch"], Value::Null);
+
+    let launch =
+        ["--grid", "1000", "--group", "64", "--set", "n=900u32", "--peak", "100", "--bandwidth", "10"];
+    let json = elinvar(&[&words[..], &launch].concat()).json();
+    let totals = &kernel(&json)["launch"];
+    // 900 threads access three arrays; all 1000 read `n`.
+    assert_eq!(totals["used_bytes"], json!(900.0 * 12.0 + 1000.0 * 4.0), "{totals}");
+    assert_eq!((&totals["is_complete"], &totals["is_estimate"]), (&json!(true), &json!(false)));
+    assert_eq!(totals["operations"]["f32"], json!(900.0));
+    let roofline = &kernel(&json)["roofline"];
+    let bytes = 900.0 * 12.0 + 4.0;
+    assert_eq!(totals["footprint_bytes"], json!(bytes));
+    let seconds = roofline["seconds"].as_f64().expect("a time");
+    assert!((seconds - bytes / 10e9).abs() < 1e-12 && roofline["bound"] == "memory", "{roofline}");
+}
+
+#[test]
+fn findings_in_each_form() {
+    let folder = Folder::new();
+    let file = folder.write("columns.metal", COLUMNS);
+    let message = "kernel `columns`: lanes are 4*n bytes apart in `a`: a simdgroup moves 1024 bytes in 32 transactions and uses 128";
+
+    let github = elinvar(&["analyze", "--github", &file]);
+    github.expect(0, &[]);
+    assert_eq!(github.stdout, format!("::warning file={file},line=6::{message}\n"));
+
+    let sarif = elinvar(&["analyze", "--sarif", &file]).json();
+    let result = &sarif["runs"][0]["results"][0];
+    assert_eq!((&sarif["version"], &result["ruleId"]), (&json!("2.1.0"), &json!("uncoalesced")));
+    assert_eq!(result["message"]["text"], message);
+    assert_eq!(result["locations"][0]["physicalLocation"]["region"]["startLine"], 6);
+    let rules = sarif["runs"][0]["tool"]["driver"]["rules"].as_array().expect("rules");
+    assert!(rules.iter().any(|rule| rule["id"] == result["ruleId"]));
+
+    let text = elinvar(&["analyze", &file]);
+    assert!(text.stdout.contains("uncoalesced at "), "{}", text.stdout);
+    assert!(text.stdout.contains("kernel triad"), "{}", text.stdout);
+    let triad = elinvar(&["analyze", "--sarif", &file, "--kernel", "triad"]).json();
+    assert_eq!(triad["runs"][0]["results"], json!([]), "nothing to find");
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_named() {
+    let file = example("vector_add");
+    let analyze = |words: &[&str]| elinvar(&[&["analyze", &file, "--kernel", "vector_add"], words].concat());
+    analyze(&["--grid", "64"])
+        .expect(1, &["kernel `vector_add`: addresses, loops or branches depend on `n`: give --set n=VALUE"]);
+    analyze(&["--grid", "64", "--set", "n=64u32", "--set", "m=3u32"])
+        .expect(1, &["--set m: no address, loop or branch"]);
+    analyze(&["--grid", "64", "--set", "n=64"]).expect(2, &["--set n=64"]);
+    analyze(&["--grid", "64", "--set", "n=64u32", "--group", "2048"])
+        .expect(1, &["1 to 1024 threads are allowed"]);
+    analyze(&["--set", "n=64u32"]).expect(2, &["--grid"]);
+    analyze(&["--grid", "64", "--set", "n=64u32", "--peak", "0", "--bandwidth", "1"])
+        .expect(2, &["--peak: a rate is a number above 0"]);
+    elinvar(&["analyze", &file, "--kernel", "vector_ad"]).expect(1, &["no kernel `vector_ad`", "vector_add"]);
+    let folder = Folder::new();
+    let broken = folder.write("broken.metal", "kernel void k(device float* x) { x[0] = y; }");
+    elinvar(&["analyze", &broken]).expect(1, &["use of undeclared identifier 'y'"]);
+}

@@ -1,0 +1,149 @@
+//! Whole kernels: their translations compute what is computed here.
+#![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
+
+mod support;
+
+use elinvar::{Device, Grid, Library, Source, Threadgroup};
+use support::translated;
+
+fn library(text: &str) -> (Device, Library) {
+    let translation = translated(text);
+    let device = Device::cpu().expect("a CPU");
+    let source = Source::named("test.metal", translation.msl.as_str());
+    let library = device.compile(source).unwrap_or_else(|error| panic!("{error}\n{}", translation.msl));
+    (device, library)
+}
+
+#[test]
+fn positions_pass_through_functions() {
+    let text = "
+static uint where(void) { return get_local_id(0) + 10 * get_local_id(1); }
+static uint size(uint d) { return get_global_size(d) * 100 + get_local_size(d) * 10 + get_num_groups(d); }
+uint both(uint d) { return where() + 1000 * get_group_id(1) + size(d) * 10000; }
+__kernel void places(__global uint *out) {
+    uint i = get_global_id(1) * get_global_size(0) + get_global_id(0) + get_global_offset(0);
+    out[i] = both(i % 4);
+}";
+    let (device, library) = library(text);
+    let kernel = library.checked_kernel("places").unwrap();
+    let mut out = device.buffer::<u32>(32).unwrap();
+    let stream = device.stream().unwrap();
+    kernel.launch(&stream, Grid::threads((8, 4)).group((4, 2)), (&mut out,)).unwrap().wait().unwrap();
+    for (i, value) in out.to_vec().unwrap().into_iter().enumerate() {
+        let (x, y) = (i as u32 % 8, i as u32 / 8);
+        let (global, local) = ([8, 4, 1, 1], [4, 2, 1, 1]);
+        let d = i % 4;
+        let size = global[d] * 100 + local[d] * 10 + global[d] / local[d];
+        assert_eq!(value, x % 4 + 10 * (y % 2) + 1000 * (y / 2) + size * 10000, "thread {i}");
+    }
+}
+
+#[test]
+fn local_memory_barriers_and_atomics() {
+    let text = "
+// A histogram by threadgroups.
+__kernel __attribute__((reqd_work_group_size(64, 1, 1)))
+void histogram(__global const uchar *data, __global uint *bins, __local uint *own, uint n) {
+    __local uint total;
+    uint id = get_local_id(0);
+    for (uint k = id; k < 16; k += get_local_size(0)) own[k] = 0;
+    if (id == 0) total = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_global_id(0) < n) {
+        atomic_inc(&own[data[get_global_id(0)] & 15]);
+        atomic_add(&total, 1);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    n = 16;
+    for (uint k = id; k < n; k += get_local_size(0)) atomic_add(bins + k, own[k]);
+    if (id == 0) { atomic_max(&bins[16], total); atomic_cmpxchg(&bins[17], 0u, 7u); atomic_xchg((volatile __global float *)&bins[18], 2.5f); }
+}";
+    let (device, library) = library(text);
+    let kernel = library.kernel("histogram").unwrap();
+    let data: Vec<u8> = (0..1000_u32).map(|i| (i * 7 % 251) as u8).collect();
+    let input = device.buffer_with_data(&data).unwrap();
+    let mut bins = device.buffer::<u32>(19).unwrap();
+    let stream = device.stream().unwrap();
+    let grid = Grid::threads(1024).group(64);
+    // SAFETY: threads beyond the data do not read it.
+    let done = unsafe { kernel.launch(&stream, grid, (&input, &mut bins, Threadgroup::bytes(64), 1000_u32)) };
+    done.unwrap().wait().unwrap();
+    let mut expected = vec![0_u32; 19];
+    data.iter().for_each(|byte| expected[(byte & 15) as usize] += 1);
+    (expected[16], expected[17], expected[18]) = (64, 7, 2.5_f32.to_bits());
+    assert_eq!(bins.to_vec().unwrap(), expected);
+}
+
+#[test]
+fn names_that_msl_reserves() {
+    let text = "
+typedef struct { int device, half_; float3 ray_data; } metal;
+static int thread(int vertex, int template) { return vertex + template; }
+float saturate(float fragment) { return fragment * 3.0f; }
+static int max3(int a, int b, int c) { return a * b * c; }
+enum class { new = 4, operator };
+#define DEFINE(name, op) __kernel void name(__global int *this, int cl_x, __constant metal *threadgroup) { \\
+    int i = get_global_id(0), local_id = 7, global_id = 1; \\
+    metal m = threadgroup[0]; \\
+    this[i] = thread(i, m.device) op max3(i, 2, cl_x) op (int)saturate(m.ray_data.y) op local_id op new op operator op global_id; }
+DEFINE(add, +)
+DEFINE(mul, ^)";
+    let (device, library) = library(text);
+    let record: Vec<u32> = vec![5, 6, 0, 0, 0, 4.0_f32.to_bits(), 0, 0];
+    let bytes: Vec<u8> = record.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let record = device.buffer_with_data(bytemuck::cast_slice::<u8, [u32; 8]>(&bytes)).unwrap();
+    let mut out = device.buffer::<i32>(100).unwrap();
+    let stream = device.stream().unwrap();
+    for (name, op) in [("add", (|a, b| a + b) as fn(i32, i32) -> i32), ("mul", |a, b| a ^ b)] {
+        let kernel = library.kernel(name).unwrap();
+        // SAFETY: as many threads as elements.
+        let done = unsafe { kernel.launch(&stream, Grid::threads(100), (&mut out, 3_i32, &record)) };
+        done.unwrap().wait().unwrap();
+        for (i, value) in out.to_vec().unwrap().into_iter().enumerate() {
+            let i = i as i32;
+            let expected = [i * 6, 12, 7, 4, 5, 1].into_iter().fold(i + 5, op);
+            assert_eq!(value, expected, "{name}, thread {i}");
+        }
+    }
+}
+
+#[test]
+fn copies_by_threadgroups_and_structs() {
+    let text = "
+struct Pair { uchar tag; union { uint word; float value; } u; short4 v; };
+__kernel void reverse(__global const float *in, __global float *out, __local float *tile) {
+    event_t e = async_work_group_copy(tile, in + get_group_id(0) * 32, 32, 0);
+    wait_group_events(1, &e);
+    struct Pair pairs[2] = { { 1, { 5 }, (short4)(1, 2, 3, 4) }, { .tag = 2, .v = (short4)(7) } };
+    pairs[1].u.value = 0.5f;
+    uint id = get_local_id(0);
+    out[get_global_id(0)] = tile[31 - id] + pairs[id & 1].tag + (id & 1 ? as_float(pairs[1].u.word) : pairs[0].u.word) + pairs[id & 1].v.hi.y;
+}";
+    let (device, library) = library(text);
+    let kernel = library.kernel("reverse").unwrap();
+    let values: Vec<f32> = (0..128).map(|i| i as f32).collect();
+    let input = device.buffer_with_data(&values).unwrap();
+    let mut out = device.buffer::<f32>(128).unwrap();
+    let stream = device.stream().unwrap();
+    // SAFETY: each threadgroup reads and writes its 32 elements.
+    let done = unsafe {
+        kernel.launch(&stream, Grid::threads(128).group(32), (&input, &mut out, Threadgroup::bytes(128)))
+    };
+    done.unwrap().wait().unwrap();
+    for (i, value) in out.to_vec().unwrap().into_iter().enumerate() {
+        let extra = if i % 2 == 1 { 2.0 + 0.5 + 7.0 } else { 1.0 + 5.0 + 4.0 };
+        assert_eq!(value, (i / 32 * 32 + 31 - i % 32) as f32 + extra, "thread {i}");
+    }
+}
+
+#[test]
+fn faults_name_the_original_line() {
+    let text = "#define STORE(p, i) p[i] = 1\n\n\n__kernel void wild(__global int *out, int n) {\n  int i = get_global_id(0);\n\n  STORE(out, i * n);\n}";
+    let (device, library) = library(text);
+    let kernel = library.checked_kernel("wild").unwrap();
+    let mut out = device.buffer::<i32>(8).unwrap();
+    let stream = device.stream().unwrap();
+    let error =
+        kernel.launch(&stream, Grid::threads(8), (&mut out, 2_i32)).unwrap().wait().unwrap_err().to_string();
+    assert!(error.contains("test.cl:7"), "{error}");
+}

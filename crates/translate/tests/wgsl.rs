@@ -1,0 +1,223 @@
+//! Compute shaders in WGSL, GLSL and SPIR-V: their translations compute what is computed here.
+#![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
+
+use elinvar::{Device, Grid, Library, Source, Threadgroup};
+use elinvar_translate::{Error, Language, Translation, shader, spirv};
+
+fn translated(text: &str) -> Translation {
+    shader(&Source::named("k.wgsl", text), Language::Wgsl).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn library(translation: &Translation) -> (Device, Library) {
+    let device = Device::cpu().expect("a CPU");
+    let source = Source::named("k.metal", translation.msl.as_str()).check_spaces();
+    let library = device.compile(source).unwrap_or_else(|error| panic!("{error}\n{}", translation.msl));
+    assert!(library.warnings().is_empty(), "{:?}", library.warnings());
+    (device, library)
+}
+
+#[test]
+fn collatz() {
+    let text = "
+@group(0) @binding(0) var<storage, read_write> v_indices: array<u32>;
+fn collatz_iterations(n_base: u32) -> u32 {
+    var n: u32 = n_base;
+    var i: u32 = 0u;
+    loop {
+        if n <= 1u { break; }
+        if n % 2u == 0u { n = n / 2u; } else { n = 3u * n + 1u; }
+        i = i + 1u;
+    }
+    return i;
+}
+@compute @workgroup_size(64)
+fn steps(@builtin(global_invocation_id) id: vec3<u32>) {
+    v_indices[id.x] = collatz_iterations(v_indices[id.x]);
+}";
+    let translation = translated(text);
+    let [kernel] = &translation.kernels[..] else { panic!("{:?}", translation.kernels) };
+    assert_eq!((kernel.name.as_str(), kernel.group_size), ("steps", Some([64, 1, 1])));
+    let (device, library) = library(&translation);
+    let kernel = library.kernel("steps").unwrap();
+    let mut data = device.buffer_with_data(&(1..=100_u32).collect::<Vec<_>>()).unwrap();
+    let sizes = device.buffer_with_data(&[400_u32]).unwrap();
+    let stream = device.stream().unwrap();
+    // SAFETY: accesses beyond the size that is given are not made.
+    let done = unsafe { kernel.launch(&stream, Grid::threads(128).group(64), (&mut data, &sizes)) };
+    done.unwrap_or_else(|error| panic!("{error}\n{}", translation.msl)).wait().unwrap();
+    for (i, value) in data.to_vec().unwrap().into_iter().enumerate() {
+        let (mut n, mut steps) = (i + 1, 0);
+        while n > 1 {
+            n = if n % 2 == 0 { n / 2 } else { 3 * n + 1 };
+            steps += 1;
+        }
+        assert_eq!(value, steps, "{i}");
+    }
+}
+
+#[test]
+fn a_reduction_with_workgroup_memory_and_atomics() {
+    let text = "
+struct Params { count: u32, scale: f32 }
+@group(1) @binding(3) var<storage, read_write> total: atomic<u32>;
+@group(0) @binding(1) var<storage, read> input: array<f32>;
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(2) var<storage, read_write> sums: array<f32>;
+var<workgroup> tile: array<f32, 64>;
+@compute @workgroup_size(64)
+fn reduce(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32,
+          @builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    var value = 0.0;
+    if id.x < params.count { value = input[id.x] * params.scale; atomicAdd(&total, 1u); }
+    tile[local] = value;
+    workgroupBarrier();
+    for (var step = 32u; step > 0u; step >>= 1u) {
+        if local < step { tile[local] += tile[local + step]; }
+        workgroupBarrier();
+    }
+    if local == 0u { sums[group.x] = tile[0] + f32(groups.x); }
+}";
+    let translation = translated(text);
+    let (device, library) = library(&translation);
+    let kernel = library.kernel("reduce").unwrap();
+    let names: Vec<&str> = kernel.signature().args.iter().map(|arg| arg.name.as_str()).collect();
+    assert_eq!(names, ["total", "input", "params", "sums", "tile", "_buffer_sizes"]);
+    let listed: Vec<&str> =
+        translation.kernels[0].arguments.iter().map(|argument| argument.source.as_str()).collect();
+    assert_eq!(listed, names);
+    assert!(translation.kernels[0].arguments[2].msl.ends_with("[[buffer(0)]]"), "{:?}", translation.kernels);
+    let params = device.buffer_with_data(&[[200_u32, 0.5_f32.to_bits()]]).unwrap();
+    let input = device.buffer_with_data(&(0..200).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
+    let mut sums = device.buffer::<f32>(4).unwrap();
+    let mut total = device.buffer::<u32>(1).unwrap();
+    let sizes = device.buffer_with_data(&[[800_u32, 16]]).unwrap();
+    let stream = device.stream().unwrap();
+    let grid = Grid::threads(256).group(64);
+    // SAFETY: the sizes are those of the buffers.
+    let done = unsafe {
+        kernel.launch(
+            &stream,
+            grid,
+            (&mut total, &input, &params, &mut sums, Threadgroup::bytes(256), &sizes),
+        )
+    };
+    done.unwrap_or_else(|error| panic!("{error}\n{}", translation.msl)).wait().unwrap();
+    let expected: Vec<f32> = (0..4)
+        .map(|g| (g * 64..(g + 1) * 64).filter(|i| *i < 200).map(|i| i as f32 * 0.5).sum::<f32>() + 4.0)
+        .collect();
+    assert_eq!((sums.to_vec().unwrap(), total.to_vec().unwrap()), (expected, vec![200]));
+}
+
+#[test]
+fn matrices_vectors_and_functions() {
+    let text = "
+struct Particle { position: vec3<f32>, mass: f32, flags: vec2<i32> }
+@group(0) @binding(0) var<storage, read_write> particles: array<Particle, 16>;
+@group(0) @binding(1) var<uniform> turn: mat3x3<f32>;
+fn clampedShift(x: i32, by: u32) -> i32 { return (x << by) / select(2, 0, by == 3u); }
+@compute @workgroup_size(16)
+fn main(@builtin(local_invocation_id) id: vec3<u32>) {
+    let p = particles[id.x];
+    particles[id.x].position = turn * p.position + vec3(p.mass);
+    particles[id.x].flags = vec2(clampedShift(p.flags.x, id.x % 4u), i32(dot(p.position, p.position)));
+}";
+    let translation = translated(text);
+    assert_eq!(
+        translation.renamed.iter().next().map(|(from, to)| (from.as_str(), to.as_str())),
+        Some(("main", "main_"))
+    );
+    let (device, library) = library(&translation);
+    let kernel = library.kernel("main_").unwrap();
+    let words = |i: u32| {
+        let f = |x: f32| x.to_bits();
+        [f(i as f32), f(2.0), f(-1.0), f(0.5), i + 10, 0, 0, 0]
+    };
+    let all: [[u32; 8]; 16] = std::array::from_fn(|i| words(i as u32));
+    let mut particles = device.buffer_with_data(&[all]).unwrap();
+    let turn: [f32; 12] = [0.0, 1.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+    let turn = device.buffer_with_data(&[turn]).unwrap();
+    let stream = device.stream().unwrap();
+    // SAFETY: the kernel checks its accesses.
+    let done = unsafe { kernel.launch(&stream, Grid::threads(16).group(16), (&mut particles, &turn)) };
+    done.unwrap_or_else(|error| panic!("{error}\n{}", translation.msl)).wait().unwrap();
+    for (i, found) in particles.to_vec().unwrap()[0].into_iter().enumerate() {
+        let x = i as f32;
+        let by = i % 4;
+        // Division by zero is the dividend in WGSL.
+        let shifted = ((i as i32) + 10) << by;
+        let shifted = if by == 3 { shifted } else { shifted / 2 };
+        let expected = [
+            (-2.0 + 0.5_f32).to_bits(),
+            (x + 0.5).to_bits(),
+            (-0.5_f32).to_bits(),
+            0.5_f32.to_bits(),
+            shifted as u32,
+            (x * x + 5.0) as u32,
+        ];
+        assert_eq!(found[..6], expected, "particle {i}");
+    }
+}
+
+#[test]
+fn accesses_beyond_a_buffer() {
+    let text = "
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(1)
+fn k(@builtin(global_invocation_id) id: vec3<u32>) {
+    out[id.x * 1000u] = 7u;
+    var own = array<u32, 4>(1u, 2u, 3u, 4u);
+    out[id.x] = own[id.x] + out[id.x + 100000u];
+}";
+    let translation = translated(text);
+    let (device, library) = library(&translation);
+    let kernel = library.kernel("k").unwrap();
+    let mut out = device.buffer::<u32>(8).unwrap();
+    let sizes = device.buffer_with_data(&[32_u32]).unwrap();
+    let stream = device.stream().unwrap();
+    // SAFETY: the size is the buffer's, so that no access is outside.
+    let done = unsafe { kernel.launch(&stream, Grid::threads(8).group(1), (&mut out, &sizes)) };
+    done.unwrap().wait().unwrap();
+    assert_eq!(out.to_vec().unwrap(), [1, 2, 3, 4, 0, 0, 0, 0]);
+}
+
+#[test]
+fn glsl() {
+    let text = "#version 450
+layout(local_size_x = 32) in;
+layout(set = 0, binding = 0) buffer Data { float values[64]; } data;
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    data.values[i] = data.values[i] * FACTOR + float(i);
+}";
+    let translation =
+        shader(&Source::named("k.comp", text).define("FACTOR", Some("3.0")), Language::Glsl).unwrap();
+    let (device, library) = library(&translation);
+    let kernel = library.kernel("main_").unwrap();
+    let values: [f32; 64] = std::array::from_fn(|i| i as f32 - 7.0);
+    let mut data = device.buffer_with_data(&[values]).unwrap();
+    let stream = device.stream().unwrap();
+    // SAFETY: the kernel checks its accesses.
+    let done = unsafe { kernel.launch(&stream, Grid::threads(64).group(32), (&mut data,)) };
+    done.unwrap().wait().unwrap();
+    assert_eq!(data.to_vec().unwrap()[0], std::array::from_fn(|i| values[i] * 3.0 + i as f32));
+}
+
+#[test]
+fn errors_have_their_place() {
+    let error = |text: &str| match shader(&Source::named("k.wgsl", text), Language::Wgsl) {
+        Err(Error::Compile(errors)) => errors[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    let unknown = error("@compute @workgroup_size(1)\nfn k() {\n  let x = y;\n}");
+    assert_eq!((unknown.file.as_str(), unknown.line, unknown.column), ("k.wgsl", 3, 11), "{unknown}");
+    let none = error("fn f() {}");
+    assert!(none.message.contains("no compute entry point"), "{none}");
+    let texture = error(
+        "@group(0) @binding(0) var t: texture_2d<f32>;\n@compute @workgroup_size(1)\nfn k() { _ = textureDimensions(t); }",
+    );
+    assert!(texture.message.contains("`t` is a texture"), "{texture}");
+    let recursion =
+        error("fn f(x: i32) -> i32 { return f(x); }\n@compute @workgroup_size(1)\nfn k() { _ = f(1); }");
+    assert!(recursion.line == 1 || recursion.line == 0, "{recursion}");
+    assert!(spirv("k.spv", b"no module").is_err() && spirv("k.spv", &[]).is_err());
+}

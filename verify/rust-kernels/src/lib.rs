@@ -1,0 +1,12 @@
+//! Kernels written in Rust, by subject. Tests compare what they compute on devices with the host's run of the same function, and with
+//! independent references.
+
+pub mod basics;
+pub mod graphs;
+pub mod images;
+pub mod linear_algebra;
+pub mod physics;
+pub mod reductions;
+pub mod signals;
+pub mod sorting;
+pub mod twins;

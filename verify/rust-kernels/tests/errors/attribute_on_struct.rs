@@ -1,0 +1,6 @@
+//! Fails to compile: attribute on struct.
+
+#[elinvar::kernel]
+struct K;
+
+fn main() {}

@@ -1,0 +1,8 @@
+//! Fails to compile: device on struct.
+
+#[elinvar::device]
+struct K {
+    a: f32,
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+//! Fails to compile: extern kernel.
+
+#[elinvar::kernel]
+extern "C" fn k(x: &mut [f32], #[thread_position_in_grid] i: usize) {
+    x[i] = 1.0;
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! Fails to compile: generic struct.
+
+#[derive(Clone, Copy, elinvar::KernelType)]
+#[repr(C)]
+struct P<T> {
+    a: T,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+//! Fails to compile: launch missing argument.
+
+#[elinvar::kernel]
+fn k(y: &mut [f32], a: f32, #[thread_position_in_grid] i: usize) {
+    y[i] = a;
+}
+
+fn run(stream: &elinvar::Stream, y: &mut elinvar::Buffer<f32>) -> elinvar::Result<elinvar::Completion> {
+    k.launch(stream, elinvar::Grid::threads(1), (y,))
+}
+
+fn main() {}

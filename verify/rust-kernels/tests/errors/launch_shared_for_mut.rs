@@ -1,0 +1,12 @@
+//! Fails to compile: launch shared for mut.
+
+#[elinvar::kernel]
+fn k(x: &[f32], y: &mut [f32], #[thread_position_in_grid] i: usize) {
+    y[i] = x[i];
+}
+
+fn run(stream: &elinvar::Stream, x: &elinvar::Buffer<f32>) -> elinvar::Result<elinvar::Completion> {
+    k.launch(stream, elinvar::Grid::threads(1), (x, x))
+}
+
+fn main() {}

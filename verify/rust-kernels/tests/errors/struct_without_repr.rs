@@ -1,0 +1,8 @@
+//! Fails to compile: struct without repr.
+
+#[derive(Clone, Copy, elinvar::KernelType)]
+struct P {
+    a: f32,
+}
+
+fn main() {}

@@ -32,7 +32,7 @@ fn initial(row: usize, column: usize, size: usize) -> f32 {
 }
 
 #[allow(unsafe_code)] // launches
-fn main() -> elinvar::Result<()> {
+pub fn main() -> elinvar::Result<()> {
     let number = |at| std::env::args().nth(at).and_then(|text| text.parse().ok());
     let (size, steps): (usize, usize) = (number(1).unwrap_or(64).max(8), number(2).unwrap_or(100));
     let environment = Environment::read()?;

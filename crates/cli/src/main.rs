@@ -14,12 +14,11 @@ mod devices;
 mod diagnostics;
 mod doctor;
 mod failure;
-mod launch;
 mod npy;
 mod output;
 mod pack;
 mod parallel;
-mod profile;
+mod programs;
 mod progress;
 mod replay;
 mod report;
@@ -73,9 +72,9 @@ enum Verb {
     /// Run benchmarks of the runtime, the compilers and whole kernels
     Bench(bench::Bench),
     /// Run a program that links Elinvar, and write a report of what its devices did
-    Profile(profile::Profile),
+    Profile(programs::profile::Profile),
     /// Start a program several times, as the processes of a job
-    Launch(launch::Launch),
+    Launch(programs::launch::Launch),
     /// Show live what a program does on its devices
     Top(top::Top),
     /// Translate kernels of another language to Metal Shading Language

@@ -63,7 +63,7 @@ mod sync;
 pub mod tensor;
 mod transfer;
 
-pub use collective::{Communicator, Engine, Operation};
+pub use collective::{Communicator, Operation, Transport};
 /// What kernels written in Rust use, and how they run on the host. The attribute of the same name translates a function.
 pub mod kernel {
     pub use crate::launch::bound::{BoundKernel, ReadArg, WriteArg};

@@ -25,7 +25,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// What connects the members of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Engine {
+pub enum Transport {
     /// Shared memory, in one process or between processes of one machine. For devices of any kind; the host copies what it does not see.
     Ring,
     /// NVIDIA's library, for different NVIDIA GPUs.
@@ -66,24 +66,24 @@ impl Communicator {
     pub fn all(devices: &[Device]) -> Result<Vec<Self>> {
         let distinct = devices.iter().enumerate().all(|(at, device)| !devices[..at].contains(device));
         let nccl = distinct && devices.iter().all(|device| device.driver().collectives().is_ok());
-        Self::all_with(devices, if nccl && !devices.is_empty() { Engine::Nccl } else { Engine::Ring })
+        Self::all_with(devices, if nccl && !devices.is_empty() { Transport::Nccl } else { Transport::Ring })
     }
 
     /// As [`Communicator::all`], with an engine.
     ///
     /// # Errors
     /// As [`Communicator::all`]; `Unsupported` with the reason if the engine is not available for the devices.
-    pub fn all_with(devices: &[Device], engine: Engine) -> Result<Vec<Self>> {
+    pub fn all_with(devices: &[Device], engine: Transport) -> Result<Vec<Self>> {
         let size = devices.len() as u32;
         let pending: Vec<Pending> = match engine {
-            Engine::Ring => {
+            Transport::Ring => {
                 let members = ring(size)?.into_iter().zip(devices);
                 members.map(|(member, device)| start(device, move || Ok(Box::new(member) as _))).collect()
             }
-            Engine::Mpi => {
+            Transport::Mpi => {
                 return Err(Error::unsupported("MPI connects processes: `Communicator::world_with`"));
             }
-            Engine::Nccl => {
+            Transport::Nccl => {
                 let libraries = devices.iter().map(|device| device.driver().collectives());
                 let libraries = libraries.collect::<Result<Vec<_>>>()?;
                 // Each join waits for the others.
@@ -109,9 +109,9 @@ impl Communicator {
     pub fn world(device: &Device) -> Result<Option<Self>> {
         let Some(environment) = Environment::read()? else { return Ok(None) };
         let engine = match std::env::var("ELINVAR_COLLECTIVES").as_deref() {
-            Ok("ring") => Engine::Ring,
-            Ok("nccl") => Engine::Nccl,
-            Ok("mpi") => Engine::Mpi,
+            Ok("ring") => Transport::Ring,
+            Ok("nccl") => Transport::Nccl,
+            Ok("mpi") => Transport::Mpi,
             Ok("") | Err(_) => Self::engine_for(device, &environment),
             Ok(other) => {
                 return Err(Error::invalid(format!(
@@ -123,11 +123,11 @@ impl Communicator {
     }
 
     /// NCCL for GPUs, and otherwise shared memory on one machine, and MPI on several.
-    fn engine_for(device: &Device, environment: &Environment) -> Engine {
+    fn engine_for(device: &Device, environment: &Environment) -> Transport {
         match environment.local_size {
-            Some(local) if local != environment.size => Engine::Mpi,
-            _ if device.driver().collectives().is_ok() => Engine::Nccl,
-            _ => Engine::Ring,
+            Some(local) if local != environment.size => Transport::Mpi,
+            _ if device.driver().collectives().is_ok() => Transport::Nccl,
+            _ => Transport::Ring,
         }
     }
 
@@ -135,9 +135,9 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::world`], and `Unsupported` with the reason if the engine is not available for the device.
-    pub fn world_with(device: &Device, environment: &Environment, engine: Engine) -> Result<Self> {
+    pub fn world_with(device: &Device, environment: &Environment, engine: Transport) -> Result<Self> {
         let Environment { rank, size, job, launcher, .. } = environment.clone();
-        if engine == Engine::Mpi {
+        if engine == Transport::Mpi {
             return Self::new(device, start(device, || Ok(Box::new(Mpi::join()?) as _)));
         }
         if job.is_empty() {
@@ -146,7 +146,7 @@ impl Communicator {
             )));
         }
         let path = segment_path(&job, NEXT.fetch_add(1, Ordering::Relaxed));
-        let library = (engine == Engine::Nccl).then(|| device.driver().collectives()).transpose()?;
+        let library = (engine == Transport::Nccl).then(|| device.driver().collectives()).transpose()?;
         let pending = start(device, move || {
             let ring = Ring::join(&path, rank, size, TIMEOUT)?;
             match library {

@@ -9,5 +9,5 @@ mod communicator;
 mod operation;
 mod thread;
 
-pub use communicator::{Communicator, Engine};
+pub use communicator::{Communicator, Transport};
 pub use operation::Operation;

@@ -35,7 +35,7 @@ use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
 use crate::tensor::{KernelCache, RouteChoices};
-use crate::transfer::{Companions, TransferLog};
+use crate::transfer::TransferLog;
 use crate::{
     Buffer, CommandListStats, Compilation, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy,
     Stream, StreamGroup, Trace,
@@ -365,10 +365,6 @@ impl Device {
 
     pub(crate) fn tensor_kernels(&self) -> &KernelCache {
         &self.inner.tensor_kernels
-    }
-
-    pub(crate) fn companions(&self) -> &Companions {
-        &self.inner.companions
     }
 
     pub(crate) fn transfers(&self) -> &TransferLog {

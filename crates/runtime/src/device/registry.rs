@@ -23,7 +23,7 @@ use crate::recovery::Recovery;
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
 use crate::tensor::{KernelCache, RouteChoices};
-use crate::transfer::{Companions, TransferLog};
+use crate::transfer::TransferLog;
 use crate::{LogSubscription, Pool, Trace};
 
 /// Interval between sweeps.
@@ -52,8 +52,6 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<DeviceState>,
     pub(crate) tuned: Tuned,
     pub(crate) coalescers: Coalescers,
-    /// Queues for work of other devices' streams.
-    pub(crate) companions: Companions,
     /// Copies to other devices.
     pub(crate) transfers: TransferLog,
     /// Number of the device, unique in the process.
@@ -97,7 +95,6 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         state,
         tuned,
         coalescers,
-        companions: Companions::default(),
         transfers: TransferLog::default(),
         number: NEXT.fetch_add(1, Ordering::Relaxed),
         peers: Mutex::default(),

@@ -35,8 +35,8 @@ pub(super) fn copy(commands: &mut CommandBuffer, source: &Span, target: &Span) -
     let copy = Arc::new(Copy::new(from, to, source.len)?);
     let is_source = commands.device() == from;
     let other = if is_source { to } else { from };
-    let stream = other.companions().take(other)?;
-    let mut companion = stream.command_buffer();
+    // Of its own, so that the failure of a transfer affects no other.
+    let mut companion = other.stream()?.command_buffer();
     if is_source {
         copy.send(commands, source);
         copy.receive(&mut companion, target);
@@ -47,12 +47,11 @@ pub(super) fn copy(commands: &mut CommandBuffer, source: &Span, target: &Span) -
         copy.send(&mut companion, source);
         copy.receive(commands, target);
     }
-    let (route, other) = (copy.slots[0].route, other.clone());
+    let route = copy.slots[0].route;
     commands.accompany(Box::new(move |_: &Completion| {
         copy.clone().carry(0);
-        match companion.submit() {
-            Ok(done) => other.companions().keep(&stream, done),
-            Err(cause) => copy.fail(&cause),
+        if let Err(cause) = companion.submit() {
+            copy.fail(&cause);
         }
     }));
     Ok(route)

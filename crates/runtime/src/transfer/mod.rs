@@ -5,7 +5,6 @@
 //! companion, so that the copy takes effect in the order of the stream, and its failure is the stream's.
 
 mod chunks;
-mod companions;
 mod route;
 mod staging;
 mod stats;
@@ -17,7 +16,6 @@ use elinvar_driver::{Error, Result};
 use crate::memory::span::Span;
 use crate::{BufferSlice, BufferSliceMut, CommandBuffer, Completion, Device, Stream};
 
-pub(crate) use companions::Companions;
 pub use route::Route;
 pub(crate) use route::in_one;
 pub(crate) use staging::{Staged, carry, staged};

@@ -15,13 +15,13 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: dashboard demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy opencl crates fmt lint unit tidy apple apple-suite apple-driver apple-tensors installed budget macos bench-apple mutants coverage asan tsan
+.PHONY: dashboard demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy mpi opencl crates fmt lint unit tidy apple apple-suite apple-driver apple-tensors installed budget macos bench-apple mutants coverage asan tsan
 
 demo: setup
 	$(CARGO) run --release --example demo
 
 # Sequential, so that the first failure stops it and the output is readable. `make fmt lint` is a separate gate.
-test: setup numpy opencl crates
+test: setup numpy mpi opencl crates
 	CARGO_NET_OFFLINE=true $(MAKE) unit
 	CARGO_NET_OFFLINE=true $(MAKE) apple
 
@@ -60,6 +60,10 @@ setup:
 numpy:
 	@scripts/setup.sh numpy $(VENV)
 
+# Open MPI, on Debian.
+mpi:
+	@scripts/setup.sh mpi
+
 # PoCL, with which translated OpenCL C is compared.
 opencl:
 	@scripts/setup.sh opencl
@@ -92,6 +96,9 @@ ifneq ($(and $(wildcard $(VENV)/bin/promtool),$(wildcard $(VENV)/bin/rotel-agent
 unit: export ELINVAR_REQUIRE_COLLECTORS = 1
 unit: export ELINVAR_COLLECTORS = $(CURDIR)/$(VENV)/bin
 endif
+ifneq ($(shell command -v mpirun),)
+unit: export ELINVAR_REQUIRE_MPI = 1
+endif
 # Installed by `make opencl` on Debian.
 ifneq ($(wildcard /etc/OpenCL/vendors/pocl.icd),)
 unit: export ELINVAR_REQUIRE_OPENCL = 1
@@ -100,6 +107,7 @@ endif
 unit:
 	$(CARGO) build --workspace $(PROGRAMS)
 	@scripts/summed.sh $(CARGO) test --workspace $(PROGRAMS)
+	ELINVAR_CPU_DEVICES=3 $(CARGO) test --package elinvar-conformance --test drivers -- cpu::between:: cpu::collectives::
 	@scripts/summed.sh $(CARGO) test --workspace --doc
 
 # Also run by `make test`.

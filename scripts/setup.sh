@@ -5,6 +5,7 @@
 #   setup.sh version        prints the clang version that `compiler` would install, on Debian and derivatives
 #   setup.sh numpy FOLDER   a Python virtual environment with NumPy, prometheus_client and perfetto, for the tests; on Linux also
 #                           NVIDIA's ptxas, on Debian also Prometheus and the OpenTelemetry collector rotel
+#   setup.sh mpi            Open MPI, for tests of jobs of several processes; on Debian only
 #   setup.sh opencl         PoCL, the reference of tests of translated OpenCL C; on Debian only
 #   setup.sh apple          a Rust toolchain for macOS; on Debian only
 #   setup.sh mutants        cargo-mutants and cargo-nextest, for `make mutants`
@@ -224,6 +225,18 @@ apple() {
     fi
 }
 
+# Open MPI's library and launcher.
+mpi() {
+    if command -v mpirun >/dev/null; then
+        say "mpirun: $(command -v mpirun)"
+    elif command -v apt-get >/dev/null; then
+        as_root apt-get update -qq
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openmpi-bin
+    else
+        say "Open MPI is installed on Debian and derivatives only: tests with mpirun are skipped"
+    fi
+}
+
 # Optional baselines of the benchmarks.
 baselines() {
     optional "PoCL, OpenBLAS and oneDNN" pocl-opencl-icd ocl-icd-libopencl1 libopenblas0-pthread libdnnl2
@@ -306,6 +319,7 @@ case ${1:-} in
 compiler) compiler ;;
 version) version ;;
 numpy) numpy "${2:?the folder of the environment}" ;;
+mpi) mpi ;;
 apple) apple ;;
 opencl) opencl ;;
 mutants) cargo_tools cargo-mutants cargo-nextest ;;
@@ -315,7 +329,7 @@ coverage)
     ;;
 baselines) baselines ;;
 *)
-    die "usage: setup.sh compiler | setup.sh version | setup.sh numpy FOLDER | setup.sh apple | setup.sh opencl | setup.sh mutants |" \
+    die "usage: setup.sh compiler | setup.sh version | setup.sh numpy FOLDER | setup.sh mpi | setup.sh apple | setup.sh opencl | setup.sh mutants |" \
         "setup.sh coverage | setup.sh baselines"
     ;;
 esac

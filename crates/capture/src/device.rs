@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use elinvar_driver::{
-    Caps, Capture, Device, Diagnostic, Energy, Event, FunctionConstant, HostBlock, Init, Library, Log,
-    Memory, Pipeline, PipelineOptions, Priority, Queue, Reach, Readings, ResidentThreads, Result, Signature,
-    Source, Storage, Thermal, UnsupportedKernel,
+    Caps, Capture, CollectiveLibrary, Device, Diagnostic, Energy, Event, FunctionConstant, HostBlock, Init,
+    Library, Link, Log, Memory, Pipeline, PipelineOptions, Place, Priority, Queue, Reach, Readings,
+    ResidentThreads, Result, Signature, Source, Storage, Thermal, UnsupportedKernel,
 };
 
 use crate::format::SourceRecord;
@@ -144,6 +144,28 @@ unsafe impl Device for CapturingDevice {
 
     fn energy(&self) -> Result<Energy> {
         self.below.energy()
+    }
+
+    fn collectives(&self) -> Result<Arc<dyn CollectiveLibrary>> {
+        self.below.collectives()
+    }
+
+    fn place(&self) -> Place {
+        self.below.place()
+    }
+
+    fn peer_access(&self, other: &dyn Device) -> Result<()> {
+        match (other as &dyn Any).downcast_ref::<Self>() {
+            Some(other) => self.below.peer_access(&*other.below),
+            None => self.below.peer_access(other),
+        }
+    }
+
+    fn link(&self, other: &dyn Device) -> Option<Link> {
+        match (other as &dyn Any).downcast_ref::<Self>() {
+            Some(other) => self.below.link(&*other.below),
+            None => self.below.link(other),
+        }
     }
 
     fn reaches(&self, other: &dyn Device) -> Option<Reach> {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::Args;
-use elinvar::{Caps, Device, Error, Reading};
+use elinvar::{Caps, Device, Error, Place, Reading, Topology, TopologyDevice};
 use elinvar_msl::Toolchain;
 use serde_json::{Value, json};
 
@@ -14,12 +14,22 @@ use crate::report::{print_json, say, time_text};
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  elinvar devices\n  elinvar devices --json\n  elinvar devices --sensors\n  \
+    ELINVAR_CPU_DEVICES=4 elinvar devices --topology --measure\n  \
     ELINVAR_CLANG=/opt/llvm/bin/clang elinvar devices"
 )]
 pub struct Devices {
     /// Read the sensors of each device: power, temperatures, clocks, memory, errors; with the reason for what is not measured
     #[arg(long)]
     sensors: bool,
+    /// Print what connects each two devices, and the route of copies between them
+    #[arg(long)]
+    topology: bool,
+    /// With --topology: measure bandwidth and latency of each pair
+    #[arg(long, requires = "topology")]
+    measure: bool,
+    /// With --topology: print a graph for Graphviz
+    #[arg(long, requires = "topology", conflicts_with = "json")]
+    dot: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -27,6 +37,9 @@ pub struct Devices {
 
 impl Devices {
     pub fn run(self) -> Result<()> {
+        if self.topology {
+            return self.topology();
+        }
         let devices = Device::all()?;
         let toolchain = Toolchain::find();
         if self.json {
@@ -46,6 +59,18 @@ impl Devices {
         print_absent_and_compiler(&toolchain)
     }
 
+    fn topology(&self) -> Result<()> {
+        let mut topology = Topology::discover()?;
+        if self.measure {
+            topology.measure()?;
+        }
+        match (self.json, self.dot) {
+            (true, _) => print_json(&topology_json(&topology)),
+            (_, true) => say(topology.to_dot().trim_end()),
+            _ => say(topology.to_string().trim_end()),
+        }
+    }
+
     fn json(&self, device: &Device) -> Value {
         let mut json = device_json(device);
         if self.sensors {
@@ -57,6 +82,32 @@ impl Devices {
         }
         json
     }
+}
+
+fn topology_json(topology: &Topology) -> Value {
+    let devices = topology.devices();
+    let device = |device: &TopologyDevice| {
+        let Place { numa_node, cpus, pci } = &device.place;
+        json!({ "device": device.name, "name": device.device.name(), "numa_node": numa_node, "cpus": cpus, "pci": pci })
+    };
+    let pair = |(from, to): (usize, usize)| {
+        let pair = topology.pair(from, to)?;
+        let measured = pair.measured.as_ref();
+        Some(json!({
+            "from": devices[from].name,
+            "to": devices[to].name,
+            "link": pair.link.kind.to_string(),
+            "access": pair.link.access,
+            "atomics": pair.link.atomics,
+            "route": pair.route.name(),
+            "specified_bytes_per_s": pair.link.expected,
+            "measured_bytes_per_s": measured.map(|measured| measured.bandwidth),
+            "measured_latency_s": measured.map(|measured| measured.latency.as_secs_f64()),
+        }))
+    };
+    let all = (0..devices.len()).flat_map(|from| (0..devices.len()).map(move |to| (from, to)));
+    let pairs: Vec<Value> = all.filter_map(pair).collect();
+    json!({ "devices": devices.iter().map(device).collect::<Vec<_>>(), "pairs": pairs })
 }
 
 /// Readings with a line each, then what is not measured, by reason.

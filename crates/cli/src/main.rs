@@ -18,7 +18,7 @@ mod npy;
 mod output;
 mod pack;
 mod parallel;
-mod profile;
+mod programs;
 mod progress;
 mod replay;
 mod report;
@@ -72,7 +72,9 @@ enum Verb {
     /// Run benchmarks of the runtime, the compilers and whole kernels
     Bench(bench::Bench),
     /// Run a program that links Elinvar, and write a report of what its devices did
-    Profile(profile::Profile),
+    Profile(programs::profile::Profile),
+    /// Start a program several times, as the processes of a job
+    Launch(programs::launch::Launch),
     /// Show live what a program does on its devices
     Top(top::Top),
     /// Translate kernels of another language to Metal Shading Language
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Verb::Replay(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
+        Verb::Launch(verb) => verb.run(),
         Verb::Top(verb) => verb.run(),
         Verb::Translate(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),

@@ -6,7 +6,7 @@ use elinvar::{Device, DeviceKind, Error, IsolatedOptions};
 
 use crate::failure::Result;
 
-/// `cpu`, `cuda[:N]` or `metal`.
+/// `cpu[:N]`, `cuda[:N]` or `metal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection {
     kind: DeviceKind,
@@ -17,9 +17,9 @@ impl FromStr for Selection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("unknown device `{text}`: expected cpu, cuda[:N] or metal");
+        let wrong = || format!("unknown device `{text}`: expected cpu[:N], cuda[:N] or metal");
         let (kind, number) = match text.split_once(':') {
-            Some(("cuda", number)) => ("cuda", number.parse().map_err(|_| wrong())?),
+            Some((kind @ ("cpu" | "cuda"), number)) => (kind, number.parse().map_err(|_| wrong())?),
             Some(_) => return Err(wrong()),
             None => (text, 0),
         };
@@ -76,7 +76,8 @@ mod tests {
         assert_eq!(parse("cpu"), Ok((DeviceKind::Cpu, 0)));
         assert_eq!(parse("cuda:1"), Ok((DeviceKind::Cuda, 1)));
         assert_eq!(parse("metal"), Ok((DeviceKind::Metal, 0)));
-        for wrong in ["gpu", "cuda:", "cpu:1", "cuda:x", ""] {
+        assert_eq!(parse("cpu:1"), Ok((DeviceKind::Cpu, 1)));
+        for wrong in ["gpu", "cuda:", "cpu:", "metal:1", "cuda:x", ""] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{elinvar, example};
+use common::{elinvar, elinvar_with, example};
 
 #[test]
 fn sensors_have_a_value_or_a_reason() {
@@ -80,4 +80,29 @@ fn power_preferences_are_compared_and_restored() {
     }
     let refused = elinvar(&["bench", "--energy", "cpu"]);
     refused.expect(2, &["--energy"]);
+}
+
+#[test]
+fn the_topology_has_every_pair() {
+    let several = [("ELINVAR_CPU_DEVICES", "3")];
+    let json = elinvar_with(&["devices", "--topology", "--measure", "--json"], &several).json();
+    let of_cpu = |value: &serde_json::Value| value.as_str().is_some_and(|name| name.starts_with("cpu:"));
+    let devices = json["devices"].as_array().expect("devices");
+    assert_eq!(devices.iter().filter(|device| of_cpu(&device["device"])).count(), 3);
+    let pairs = json["pairs"].as_array().expect("pairs");
+    assert_eq!(pairs.len(), devices.len() * (devices.len() - 1));
+    let among_cpus: Vec<_> =
+        pairs.iter().filter(|pair| of_cpu(&pair["from"]) && of_cpu(&pair["to"])).collect();
+    assert_eq!(among_cpus.len(), 6);
+    for pair in among_cpus {
+        assert!(pair["route"] == "peer" && pair["access"] == true, "{pair}");
+        assert!(pair["measured_bytes_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{pair}");
+    }
+    let text = elinvar_with(&["devices", "--topology"], &several);
+    text.expect(0, &[]);
+    assert!(text.stdout.contains("cpu:2  "), "{}", text.stdout);
+    let dot = elinvar_with(&["devices", "--topology", "--dot"], &several);
+    assert!(dot.stdout.starts_with("graph topology {"), "{}", dot.stdout);
+    elinvar(&["devices", "--measure"]).expect(2, &["--topology"]);
+    elinvar_with(&["devices"], &[("ELINVAR_CPU_DEVICES", "many")]).expect(1, &["ELINVAR_CPU_DEVICES=many"]);
 }

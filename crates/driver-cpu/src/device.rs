@@ -1,14 +1,16 @@
-//! The driver and its one device, the CPU.
+//! The driver and its devices: the CPU, or parts of it.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use elinvar_cache::Cache;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, Device, Driver, Energy, Error, HostBlock, Init, Library, Log, Memory, PerProcess, Priority, Queue,
-    Readings, ResidentThreads, Result, Source, Storage,
+    Caps, Device, Driver, Energy, Error, HostBlock, Init, Library, Link, LinkKind, Log, Memory, PerProcess,
+    Place, Priority, Queue, Reach, Readings, ResidentThreads, Result, Source, Storage,
 };
 
+use crate::cores::{self, Cores};
 use crate::guest::Guest;
 use crate::library::CpuLibrary;
 use crate::memory::{Account, HostMemory};
@@ -17,10 +19,12 @@ use crate::queue::{CpuBackend, CpuQueue};
 use crate::sensors::HostSensors;
 use crate::{cooperative, crash, host, limits};
 
-/// The CPU driver of this process: one device with a worker per available processor, created on first use and kept.
+/// The CPU driver of this process, with a worker per available processor; its devices are created on first use and kept. `ELINVAR_CPU_DEVICES` is
+/// their number, 1 by default; they divide the processors.
 pub fn driver() -> CpuDriver {
     static PROCESS: PerProcess<CpuDriver> = PerProcess::new(|| {
-        CpuDriver::with_threads(std::thread::available_parallelism().map_or(1, usize::from))
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        CpuDriver { devices: cores::devices(), ..CpuDriver::with_threads(threads) }
     });
     PROCESS.get().clone()
 }
@@ -35,12 +39,14 @@ pub fn available_memory() -> u64 {
     limits::available()
 }
 
-/// CPU driver. It always has one device, which clones share.
+/// CPU driver. It always has a device. Clones share its devices.
 #[derive(Clone)]
 pub struct CpuDriver {
     threads: usize,
+    /// Number of devices.
+    devices: Result<usize>,
     cache: Cache,
-    device: Arc<Mutex<Option<Arc<CpuDevice>>>>,
+    all: Arc<Mutex<Vec<Arc<CpuDevice>>>>,
 }
 
 impl CpuDriver {
@@ -51,7 +57,12 @@ impl CpuDriver {
 
     /// A driver with a cache other than the user's.
     pub fn with_cache(threads: usize, cache: &Cache) -> Self {
-        Self { threads: threads.max(1), cache: cache.clone(), device: Arc::default() }
+        Self { threads: threads.max(1), devices: Ok(1), cache: cache.clone(), all: Arc::default() }
+    }
+
+    /// A driver with `devices` devices, at least one, that divide the processors and `threads` worker threads.
+    pub fn with_devices(devices: usize, threads: usize) -> Self {
+        Self { devices: Ok(devices.max(1)), ..Self::with_threads(threads) }
     }
 
     /// Starts a guest thread, which can run the device's work in addition to its workers.
@@ -59,16 +70,19 @@ impl CpuDriver {
     /// # Errors
     /// `Environment` when it cannot be started.
     pub fn spawn_guest(&self, name: String, body: impl FnOnce(Guest) + Send + 'static) -> Result<()> {
-        Guest::spawn(&self.one()?.pool, name, body)
+        Guest::spawn(&self.all()?[0].pool, name, body)
     }
 
-    fn one(&self) -> Result<Arc<CpuDevice>> {
-        let mut slot = self.device.lock();
-        if let Some(device) = &*slot {
-            return Ok(device.clone());
+    /// The devices, at least one.
+    fn all(&self) -> Result<Vec<Arc<CpuDevice>>> {
+        let mut all = self.all.lock();
+        if all.is_empty() {
+            let family = Arc::new(());
+            let open = |cores| Ok(Arc::new(CpuDevice::on(cores, &self.cache, family.clone())?));
+            let opened = cores::shares(self.devices.clone()?, self.threads).into_iter().map(open);
+            *all = opened.collect::<Result<_>>()?;
         }
-        let device = Arc::new(CpuDevice::new(self.threads, &self.cache)?);
-        Ok(slot.insert(device).clone())
+        Ok(all.clone())
     }
 
     /// The version with which a cache of compiled kernels is opened: the version of this build of the compiler.
@@ -80,15 +94,18 @@ impl Driver for CpuDriver {
         "cpu"
     }
 
-    /// The device. Fails if worker threads cannot be started.
+    /// The devices. Fails if worker threads cannot be started, or the number of devices is invalid.
     fn devices(&self) -> Result<Vec<Arc<dyn Device>>> {
-        Ok(vec![self.one()?])
+        Ok(self.all()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
     }
 }
 
-/// The CPU device, a pool of worker threads.
+/// A CPU device, a pool of worker threads.
 pub(crate) struct CpuDevice {
     caps: Caps,
+    cores: Cores,
+    /// The same for all devices of a driver.
+    family: Arc<()>,
     cache: Cache,
     account: Arc<Account>,
     pool: Arc<Pool>,
@@ -96,16 +113,28 @@ pub(crate) struct CpuDevice {
 }
 
 impl CpuDevice {
-    pub(crate) fn new(threads: usize, cache: &Cache) -> Result<Self> {
+    #[cfg(test)]
+    pub(crate) fn new(workers: usize, cache: &Cache) -> Result<Self> {
+        Self::on(Cores { workers, ..Cores::default() }, cache, Arc::default())
+    }
+
+    fn on(cores: Cores, cache: &Cache, family: Arc<()>) -> Result<Self> {
         crash::install();
-        let caps = host::caps(threads);
+        let caps = host::caps(cores.workers);
         let _read = cooperative::memory();
-        let account = Arc::new(Account::new(caps.limits.total_memory));
-        Ok(Self { caps, cache: cache.clone(), account, pool: Arc::new(Pool::new(threads)?), log: Log::new() })
+        let account = Arc::new(Account::new(caps.limits.total_memory).on(cores.memory_node()));
+        let (pool, cache, log) = (Arc::new(Pool::on(&cores)?), cache.clone(), Log::new());
+        Ok(Self { caps, cores, family, cache, account, pool, log })
     }
 }
 
 impl CpuDevice {
+    /// The other device, if it is of the same driver.
+    fn related<'d>(&self, other: &'d dyn Device) -> Option<&'d Self> {
+        let other: &dyn Any = other;
+        other.downcast_ref::<Self>().filter(|other| Arc::ptr_eq(&self.family, &other.family))
+    }
+
     /// An error for a buffer above the size limit.
     fn expect_allowed(&self, bytes: u64) -> Result<()> {
         self.pool.expect_here("an allocation")?;
@@ -122,6 +151,14 @@ impl CpuDevice {
 unsafe impl Device for CpuDevice {
     fn caps(&self) -> &Caps {
         &self.caps
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        if !self.cores.bound {
+            return Vec::new();
+        }
+        let node = self.cores.node.map(|node| ("NUMA node", node.to_string()));
+        [("processors", cores::list_text(&self.cores.cpus))].into_iter().chain(node).collect()
     }
 
     /// Every storage mode is host memory. Memory is zeroed for either `init`: the pages are new.
@@ -162,6 +199,35 @@ unsafe impl Device for CpuDevice {
     fn resident_queue(&self, threads: ResidentThreads) -> Result<Arc<dyn Queue>> {
         self.pool.expect_here("a queue")?;
         Ok(Arc::new(CpuQueue::new(CpuBackend::resident(self.pool.clone(), threads))))
+    }
+
+    fn place(&self) -> Place {
+        Place { numa_node: self.cores.node, cpus: self.cores.cpus.clone(), pci: None }
+    }
+
+    /// Devices of one driver use memory of the process.
+    fn reaches(&self, other: &dyn Device) -> Option<Reach> {
+        self.related(other).map(|_| Reach::Peer)
+    }
+
+    fn peer_access(&self, other: &dyn Device) -> Result<()> {
+        if self.related(other).is_some() {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!(
+            "kernels of device `{}` cannot access memory of device `{}`, which is of another driver",
+            self.caps.name,
+            other.caps().name
+        )))
+    }
+
+    fn link(&self, other: &dyn Device) -> Option<Link> {
+        let other = self.related(other)?;
+        let kind = match (self.cores.node, other.cores.node) {
+            (Some(one), Some(two)) if one != two => LinkKind::Numa { distance: cores::distance(one, two) },
+            _ => LinkKind::Memory,
+        };
+        Some(Link { kind, access: true, atomics: true, expected: None })
     }
 
     fn clock_ns(&self) -> u64 {

@@ -23,6 +23,7 @@
 mod batch;
 mod commands;
 mod cooperative;
+mod cores;
 mod crash;
 mod device;
 mod encode;

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use elinvar_driver::{Error, HostBlock, Memory, Result, Storage, expect_within};
 
+#[cfg(target_os = "linux")]
+use crate::cores;
 use crate::host;
 
 /// Size in bytes of a huge page.
@@ -22,15 +24,21 @@ const MIN_HUGE_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 /// Inaccessible bytes before and after an allocation, so that accesses there are crashes and do not reach other memory.
 const GUARD_BYTES: usize = 64 << 10;
 
-/// Memory budget of a device: allocated bytes and limit.
+/// Memory budget of a device: allocated bytes and limit; and the NUMA node from which its pages should come.
 pub(crate) struct Account {
     limit: u64,
     used: AtomicU64,
+    node: Option<u32>,
 }
 
 impl Account {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, used: AtomicU64::new(0) }
+        Self { limit, used: AtomicU64::new(0), node: None }
+    }
+
+    /// The same, with a preferred NUMA node.
+    pub(crate) fn on(self, node: Option<u32>) -> Self {
+        Self { node, ..self }
     }
 
     /// Reserves `bytes`; returns whether they are available.
@@ -79,6 +87,10 @@ impl HostMemory {
             account.give_back(mapped);
             return Err(too_much());
         };
+        #[cfg(target_os = "linux")]
+        if let Some(node) = account.node {
+            cores::prefer_node(mapping.first, mapping.bytes, node);
+        }
         Ok(Self { address: mapping.first, mapping: Some(mapping), _owner: None, len, storage, account })
     }
 

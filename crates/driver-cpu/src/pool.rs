@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use elinvar_driver::sync::{Condvar, Mutex};
 use elinvar_driver::{Error, Priority, Process, ResidentThreads, Result};
 
+use crate::cores::Cores;
 use crate::crash;
 use crate::encode::Running;
 use crate::job::{self, Demand, Job, Pace, Work, wait_awake};
@@ -91,17 +92,27 @@ enum Next {
 }
 
 impl Pool {
-    /// Start `workers` threads, at least one.
+    /// Starts a thread for each worker, at least one.
+    #[cfg(test)]
     pub(crate) fn new(workers: usize) -> Result<Self> {
-        let workers = workers.max(1);
+        Self::on(&Cores { workers, ..Cores::default() })
+    }
+
+    /// Starts a thread for each worker of `cores`, at least one.
+    pub(crate) fn on(cores: &Cores) -> Result<Self> {
+        let workers = cores.workers.max(1);
         let state = Mutex::new(State { most: workers, ..State::default() });
         let shared = Arc::new(Shared { workers, state, ..Shared::default() });
         let pool = Self { shared, process: Process::this() };
         for index in 0..workers {
             let shared = pool.shared.clone();
-            let mut worker = Worker::new(shared, index);
+            let (mut worker, cores) = (Worker::new(shared, index), cores.clone());
+            let run = move || {
+                cores.bind();
+                worker.work();
+            };
             let thread = std::thread::Builder::new().name(format!("elinvar-cpu-{index}"));
-            thread.stack_size(STACK_BYTES).spawn(move || worker.work()).map_err(|error| {
+            thread.stack_size(STACK_BYTES).spawn(run).map_err(|error| {
                 Error::Environment(format!("cannot start worker thread {index} of {workers}: {error}"))
             })?;
         }

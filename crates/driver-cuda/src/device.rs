@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Device, Driver, Energy, Error, Event, HostBlock, Init, Library, Log, Memory, Priority, Queue,
-    Reach, Readings, ResidentThreads, Result, Source, Storage, Thermal,
+    Caps, CollectiveLibrary, Device, Driver, Energy, Error, Event, HostBlock, Init, Library, Link, LinkKind,
+    Log, Memory, Place, Priority, Queue, Reach, Readings, ResidentThreads, Result, Source, Storage, Thermal,
 };
 use elinvar_ptx::Target;
 
@@ -17,6 +17,7 @@ use crate::clock::now_ns;
 use crate::commands;
 use crate::context::Context;
 use crate::failure::{Failure, code};
+use crate::libraries::nccl::Nccl;
 use crate::library::CudaLibrary;
 use crate::log::DeviceLog;
 use crate::memory::CudaMemory;
@@ -265,6 +266,40 @@ unsafe impl Device for CudaDevice {
         let other: &dyn Any = other;
         let other = other.downcast_ref::<Self>()?;
         Some(peers::reach(&self.shared.context, &other.shared.context))
+    }
+
+    fn peer_access(&self, other: &dyn Device) -> Result<()> {
+        let (ours, theirs) = (&self.caps.name, &other.caps().name);
+        let other: &dyn Any = other;
+        let reach =
+            other.downcast_ref::<Self>().map(|o| peers::reach(&self.shared.context, &o.shared.context));
+        match reach {
+            Some(Reach::Peer) => Ok(()),
+            _ => Err(Error::unsupported(format!(
+                "kernels of device `{ours}` cannot access memory of device `{theirs}`: no peer access"
+            ))),
+        }
+    }
+
+    fn collectives(&self) -> Result<Arc<dyn CollectiveLibrary>> {
+        Ok(Arc::new(Nccl::open(&self.shared.context)?))
+    }
+
+    fn place(&self) -> Place {
+        let pci = self.sensor.pci();
+        let node = pci.as_ref().and_then(|pci| {
+            let text = std::fs::read_to_string(format!("/sys/bus/pci/devices/{pci}/numa_node"));
+            text.ok()?.trim().parse().ok()
+        });
+        Place { numa_node: node, cpus: Vec::new(), pci }
+    }
+
+    fn link(&self, other: &dyn Device) -> Option<Link> {
+        let other: &dyn Any = other;
+        let other = other.downcast_ref::<Self>()?;
+        let access = peers::reach(&self.shared.context, &other.shared.context) == Reach::Peer;
+        let unknown = Link { kind: LinkKind::Host, access, atomics: false, expected: None };
+        Some(self.sensor.link(&other.sensor, access).unwrap_or(unknown))
     }
 
     fn log(&self) -> Option<&Arc<Log>> {

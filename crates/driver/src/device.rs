@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::{
-    Caps, Capture, Command, Diagnostic, Dim3, Energy, Error, Event, FunctionConstant, HostBlock, Init, Log,
-    LogKernel, Memory, PipelineOptions, Readings, ResidentThreads, Result, Signature, Source, Storage,
-    Thermal, Timeline, UnsupportedKernel,
+    Caps, Capture, CollectiveLibrary, Command, Diagnostic, Dim3, Energy, Error, Event, FunctionConstant,
+    HostBlock, Init, Link, Log, LogKernel, Memory, PipelineOptions, Place, Readings, ResidentThreads, Result,
+    Signature, Source, Storage, Thermal, Timeline, UnsupportedKernel,
 };
 
 /// A backend for one kind of hardware.
@@ -182,6 +182,36 @@ pub unsafe trait Device: Send + Sync + Any {
     /// How a [`Command::Copy`] of this device's queues transfers bytes between its memory and that of `other`, in either
     /// direction. `None` if it cannot, which is the default.
     fn reaches(&self, _other: &dyn Device) -> Option<Reach> {
+        None
+    }
+
+    /// Allows kernels of this device to access memory of `other` from now on. Repeated calls have no effect.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason, by default.
+    fn peer_access(&self, other: &dyn Device) -> Result<()> {
+        Err(Error::unsupported(format!(
+            "kernels of device `{}` cannot access memory of device `{}`",
+            self.caps().name,
+            other.caps().name
+        )))
+    }
+
+    /// The vendor's library of collectives.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason, by default.
+    fn collectives(&self) -> Result<Arc<dyn CollectiveLibrary>> {
+        Err(Error::unsupported(format!("device `{}` has no library of collectives", self.caps().name)))
+    }
+
+    /// Where the device is in the machine. Unknown by default.
+    fn place(&self) -> Place {
+        Place::default()
+    }
+
+    /// The connection to another device, if the driver knows it. `None` by default.
+    fn link(&self, _other: &dyn Device) -> Option<Link> {
         None
     }
 

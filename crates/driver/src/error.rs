@@ -69,6 +69,15 @@ pub enum Error {
     #[error("would deadlock: {0}")]
     WouldDeadlock(String),
 
+    /// A member of a communicator has failed or does not respond. The communicator is unusable, and can be shrunk.
+    #[error("rank {rank} has failed: {reason}")]
+    RankFailed {
+        /// Rank of the member that failed.
+        rank: u32,
+        /// What is known of it.
+        reason: String,
+    },
+
     /// The environment failed: the compiler could not be found or run, a file could not be read or written, a thread could not be
     /// started.
     #[error("{0}")]

@@ -28,7 +28,7 @@
 //! | [`Grid::Indirect`] | `dispatchThreadgroups(indirectBuffer:…)` | counts copied to the host, then a launch | counts read when the command begins |
 //! | [`Primitive`] | `MPSKernel` | – | – |
 //! | [`Device::reset`] | – | – (a new process) | – |
-//! | [`Device::reaches`] | `peerGroupID`, remote buffer views | peer access | – |
+//! | [`Device::reaches`] | `peerGroupID`, remote buffer views | peer access | devices of one driver |
 //! | threadgroup | threadgroup | thread block | one call on one worker |
 //! | simdgroup (32 threads) | SIMD-group | warp | lanes of vector registers |
 //!
@@ -80,6 +80,7 @@ pub mod primitive;
 mod process;
 mod promised_timeline;
 mod readings;
+mod several;
 mod signature;
 mod source;
 pub mod submission;
@@ -113,6 +114,10 @@ pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use promised_timeline::{Promise, PromisedTimeline};
 pub use readings::{Energy, Quantity, Reading, Readings};
+pub use several::{
+    Aborter, Check, Collective, CollectiveCall, CollectiveLibrary, LibraryMember, Link, LinkKind, Member,
+    Place, Reduction,
+};
 pub use signature::{
     Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,
 };

@@ -46,6 +46,7 @@
 //!   never rerun.
 #![warn(missing_docs)]
 
+mod collective;
 mod device;
 mod graph;
 #[cfg(test)]
@@ -60,7 +61,9 @@ mod recovery;
 mod resident;
 mod sync;
 pub mod tensor;
+mod transfer;
 
+pub use collective::{Communicator, Operation, Transport};
 /// What kernels written in Rust use, and how they run on the host. The attribute of the same name translates a function.
 pub mod kernel {
     pub use crate::launch::bound::{BoundKernel, ReadArg, WriteArg};
@@ -70,9 +73,7 @@ pub mod kernel {
 pub use elinvar_analysis as analysis;
 
 pub use device::{Device, TuningCache};
-pub use graph::{
-    Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
-};
+pub use graph::{Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Transfer};
 pub use indirect::{
     CommandSpan, Execution, HostCommand, IndirectCommandBuffer, IndirectCommandBufferDescriptor, LaunchQueue,
 };
@@ -127,15 +128,18 @@ pub use sync::coalesce::Coalescing;
 pub use sync::completion::Completion;
 pub use sync::event::Event;
 pub use sync::in_flight::WhenFull;
+pub use transfer::{Measured, Pair, Route, Topology, TopologyDevice, TransferStats};
 
 pub use bytemuck::Pod;
 pub use elinvar_capture as capture;
+pub use elinvar_collective::{Board, Environment};
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    Features, FunctionConstant, Label, Limits, LogLevel, LogLine, LogSite, MathMode, MetalLibrary, Primitive,
-    PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings, Result, Scalar, Severity, Signature,
-    Source, SourceFile, StopsAt, Storage, Thermal, Tier, Timing, UnsupportedKernel,
+    Features, FunctionConstant, Label, Limits, Link, LinkKind, LogLevel, LogLine, LogSite, MathMode,
+    MetalLibrary, Place, Primitive, PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings,
+    Reduction, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Tier,
+    Timing, UnsupportedKernel,
 };
 #[cfg(feature = "isolated")]
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};
@@ -182,6 +186,8 @@ mod pages {
     mod tensor {}
     #[doc = include_str!("../../../docs/graphs.md")]
     mod graphs {}
+    #[doc = include_str!("../../../docs/many-devices.md")]
+    mod many_devices {}
     #[doc = include_str!("../../../docs/function-constants.md")]
     mod function_constants {}
     #[doc = include_str!("../../../docs/hardware.md")]

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use elinvar::driver::primitive::{DataType, PrimitiveKind};
 use elinvar::{Device, DeviceKind, IsolatedOptions};
-use elinvar_conformance::suite::{Case, Failure, Outcome, PairCase, cases, memory_is_short, pair_cases};
+use elinvar_conformance::suite::{
+    Case, Failure, GroupCase, Outcome, PairCase, cases, group_cases, memory_is_short, pair_cases,
+};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 /// Cases that a driver does not support, with the reason, which is a part of the error's message.
@@ -280,6 +282,14 @@ fn main() {
                 .extend(pair_cases().into_iter().map(|case| pair_trial(case, (one, ours), (other, theirs))));
         }
     }
+    // Collectives of all devices of a kind, or of one three times.
+    for kind in [DeviceKind::Cuda, DeviceKind::Metal, DeviceKind::Cpu] {
+        let all: Vec<Device> = devices.iter().filter(|device| device.kind() == kind).cloned().collect();
+        let members = if all.len() == 1 { vec![all[0].clone(); 3] } else { all };
+        if !members.is_empty() {
+            trials.extend(group_cases().into_iter().map(|case| group_trial(case, &members)));
+        }
+    }
     let mut list = Vec::new();
     for (at, device) in devices.iter().enumerate() {
         let number = devices[..at].iter().filter(|before| before.kind() == device.kind()).count();
@@ -352,6 +362,11 @@ fn print_slowest() {
 fn toy() -> Device {
     static TOY: LazyLock<Device> = LazyLock::new(|| Device::new(elinvar_conformance::toy::device()));
     TOY.clone()
+}
+
+fn group_trial(case: GroupCase, members: &[Device]) -> Trial {
+    let (name, members) = (format!("{}::{}", members[0].kind().name(), case.name), members.to_vec());
+    Trial::test(name, move || counted(false, || computed(case.run(&members))))
 }
 
 fn pair_trial(case: PairCase, (one, ours): (usize, &Device), (other, theirs): (usize, &Device)) -> Trial {

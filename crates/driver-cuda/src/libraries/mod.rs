@@ -8,6 +8,7 @@ mod algorithms;
 mod blas;
 mod dnn;
 mod load;
+pub(crate) mod nccl;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -75,12 +76,12 @@ impl Libraries {
     }
 
     /// Names of the libraries, with their files or the reason why there is none.
-    pub(crate) fn details(&self) -> [(&'static str, String); 2] {
+    pub(crate) fn details(&self) -> [(&'static str, String); 3] {
         let text = |file: &Result<PathBuf, String>| match file {
             Ok(path) => path.display().to_string(),
             Err(reason) => reason.clone(),
         };
-        [("cuBLASLt", text(&self.blas_file)), ("cuDNN", text(&self.dnn_file))]
+        [("cuBLASLt", text(&self.blas_file)), ("cuDNN", text(&self.dnn_file)), ("NCCL", text(&nccl::path()))]
     }
 
     /// Appends a primitive to a stream. The context must be current.

@@ -4,6 +4,7 @@
 //! CUDA and NVML number GPUs differently (`CUDA_VISIBLE_DEVICES`, MIG), so a GPU is found by its UUID. Source: NVIDIA's NVML API reference.
 
 mod fields;
+mod links;
 mod readings;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;

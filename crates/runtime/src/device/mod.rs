@@ -35,6 +35,7 @@ use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
 use crate::tensor::{KernelCache, RouteChoices};
+use crate::transfer::TransferLog;
 use crate::{
     Buffer, CommandListStats, Compilation, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy,
     Stream, StreamGroup, Trace,
@@ -364,6 +365,38 @@ impl Device {
 
     pub(crate) fn tensor_kernels(&self) -> &KernelCache {
         &self.inner.tensor_kernels
+    }
+
+    pub(crate) fn transfers(&self) -> &TransferLog {
+        &self.inner.transfers
+    }
+
+    /// Number of the device, unique in the process.
+    pub(crate) fn number(&self) -> u64 {
+        self.inner.number
+    }
+
+    /// Records that kernels may access memory of `other`.
+    pub(crate) fn add_peer(&self, other: &Device) {
+        let mut peers = self.inner.peers.lock();
+        if !peers.contains(&other.number()) {
+            peers.push(other.number());
+        }
+    }
+
+    /// Rejects `subject` of device `other` unless kernels of this device may access it.
+    pub(crate) fn expect_accessible(&self, other: &Device, subject: impl FnOnce() -> String) -> Result<()> {
+        if self == other || self.inner.peers.lock().contains(&other.number()) {
+            return Ok(());
+        }
+        self.expect_same(other, subject).map_err(|error| match error {
+            Error::InvalidArgument(text)
+                if self.driver().link(other.driver()).is_some_and(|link| link.access) =>
+            {
+                Error::InvalidArgument(format!("{text}; `Device::peer_access` allows it"))
+            }
+            error => error,
+        })
     }
 
     pub(crate) fn rust_kernels(&self) -> &RustKernels {

@@ -4,6 +4,7 @@
 //! the first device, wakes every 30 seconds, and releases resources that have been idle for too long. It does not keep devices
 //! alive.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ use crate::recovery::Recovery;
 use crate::sync::coalesce::Coalescers;
 use crate::sync::device_state::DeviceState;
 use crate::tensor::{KernelCache, RouteChoices};
+use crate::transfer::TransferLog;
 use crate::{LogSubscription, Pool, Trace};
 
 /// Interval between sweeps.
@@ -29,6 +31,8 @@ const SWEEP: Duration = Duration::from_secs(30);
 
 /// Events, command lists and streams of groups that have been idle for longer are released.
 const IDLE: Duration = Duration::from_secs(60);
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 static KNOWN: PerProcess<Mutex<Vec<Weak<Inner>>>> = PerProcess::new(Mutex::default);
 
@@ -48,6 +52,12 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<DeviceState>,
     pub(crate) tuned: Tuned,
     pub(crate) coalescers: Coalescers,
+    /// Copies to other devices.
+    pub(crate) transfers: TransferLog,
+    /// Number of the device, unique in the process.
+    pub(crate) number: u64,
+    /// Numbers of the devices whose memory kernels may access.
+    pub(crate) peers: Mutex<Vec<u64>>,
     /// Kernels of tensor operations.
     pub(crate) tensor_kernels: KernelCache,
     pub(crate) rust_kernels: RustKernels,
@@ -85,6 +95,9 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         state,
         tuned,
         coalescers,
+        transfers: TransferLog::default(),
+        number: NEXT.fetch_add(1, Ordering::Relaxed),
+        peers: Mutex::default(),
         tensor_kernels: KernelCache::default(),
         rust_kernels: RustKernels::default(),
         route_choices: RouteChoices::default(),

@@ -10,13 +10,13 @@ use super::node::{MemoryAccess, NodeData, Work};
 use super::plan::{CommandIndex, Part, Plan, PlanOptions, Segment};
 use super::run::{Branch, HostCopy};
 use super::schedule::{Item, Schedule, schedule};
-use super::transfer::{Staged, in_one, staged};
 use super::{GraphStats, Transfer, edges};
 use crate::identity::identity;
 use crate::launch::recording::Recording;
 use crate::memory::memory_effects::slices_mut;
 use crate::memory::usage::{Access, Usage, Who};
 use crate::observe::trace::{GraphNode, Origin};
+use crate::transfer::{Staged, in_one, staged};
 use crate::{Buffer, Device, HostAccess};
 
 /// A command of a run.

@@ -22,7 +22,6 @@ mod replace;
 mod run;
 mod schedule;
 mod stats;
-mod transfer;
 
 use std::fmt;
 use std::panic::Location;
@@ -45,7 +44,7 @@ use parameters::Named;
 pub use parameters::{Parameter, ParameterKey};
 use placeholder::Placeholder;
 pub use plan::{Batching, Plan, PlanOptions};
-pub use stats::{GraphStats, Route, Transfer};
+pub use stats::{GraphStats, Transfer};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -109,9 +108,10 @@ impl Graph {
     ///
     /// # Errors
     /// `InvalidArgument` for a wait that no previously appended command buffer signals, or a transient of another graph;
-    /// `Unsupported` for a command buffer with a deadline or timestamps. The graph is unchanged in that case.
+    /// `Unsupported` for a command buffer with a deadline, timestamps or copies between devices. The graph is unchanged in that case.
     pub fn append(&mut self, command_buffer: CommandBuffer) -> Result<Vec<Node>> {
         let device = command_buffer.device().clone();
+        command_buffer.expect_alone("graph")?;
         if command_buffer.has_deadline() {
             return Err(Error::unsupported(
                 "graph: the command buffer has a deadline, which applies to one submission only",

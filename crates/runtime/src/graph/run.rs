@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use elinvar_driver::{Error, Result, Timing};
 
+use super::GraphStats;
 use super::plan::{Part, Plan};
 use super::schedule::BEGIN;
-use super::transfer::{Staged, carry};
-use super::{GraphStats, Route};
 use crate::observe::event;
+use crate::transfer::{Route, Staged, carry};
 use crate::{Buffer, Completion, Device, Event, Stream};
 
 /// A branch of a plan: commands that run on one stream.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Route;
+
 /// Statistics of a [`crate::Plan`] and its runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -46,19 +48,4 @@ pub struct Transfer {
     pub bytes: u64,
     /// Path of the copy.
     pub route: Route,
-}
-
-/// Path of a copy between devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Route {
-    /// Two staging buffers: the source's device copies to the first, the host to the second, and the target's device to the
-    /// target.
-    Host,
-    /// One staging buffer in host memory, which both devices access.
-    HostInPlace,
-    /// Peer to peer, over a link or the bus.
-    Peer,
-    /// One copy command, which the driver stages through host memory.
-    Driver,
 }

@@ -55,7 +55,7 @@ pub(crate) fn bind(
             Value::Bytes { bytes, element } => bound.bindings.push(slot.bind_bytes(bytes, element)?),
             Value::Memory { span, element, writable } => {
                 let same = || format!("{}: the buffer is", slot.place());
-                device.expect_same(&span.storage.device, same)?;
+                device.expect_accessible(&span.storage.device, same)?;
                 slot.check_memory(&span, element, writable)?;
                 bound.bindings.push(Binding::Memory(span.memory_slice()));
                 bound.usages.push(slot.usage(pipeline, &span));
@@ -84,7 +84,7 @@ pub(crate) fn rebind(
     match &arg.value {
         Value::Bytes { bytes, element } => slot.bind_bytes(bytes.clone(), *element),
         Value::Memory { span, element, writable } => {
-            device.expect_same(&span.storage.device, || format!("{}: the buffer is", slot.place()))?;
+            device.expect_accessible(&span.storage.device, || format!("{}: the buffer is", slot.place()))?;
             slot.check_memory(span, *element, *writable)?;
             Ok(Binding::Memory(span.memory_slice()))
         }
@@ -115,7 +115,7 @@ fn bind_use(
     let Value::Use(Some((span, writable))) = &arg.value else {
         return Err(Error::invalid(format!("{}: not a buffer", place())));
     };
-    device.expect_same(&span.storage.device, || format!("{}: the buffer is", place()))?;
+    device.expect_accessible(&span.storage.device, || format!("{}: the buffer is", place()))?;
     let slice = span.memory_slice();
     if slice.memory.gpu_address().is_none() {
         return Err(no_address(device));

@@ -25,9 +25,7 @@ use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
 use crate::sync::dependencies::{self, EventOp};
 use crate::sync::device_state::PendingSubmission;
-use crate::{
-    Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Event, Grid, Kernel, Stream,
-};
+use crate::{Args, BufferSliceMut, CheckedKernel, Completion, Device, Event, Grid, Kernel, Stream};
 
 impl Kernel {
     /// Launches the kernel over a grid, behind the stream's pending work. Does not block.
@@ -127,7 +125,13 @@ pub struct CommandBuffer {
     traced: Vec<Noted>,
     /// Whether they have a command that the device executes.
     has_traced_work: bool,
+    /// Called when it has been submitted, in order.
+    companions: Vec<Companion>,
 }
+
+/// Submits work of other devices that belongs to a command buffer. It is called when the command buffer has been submitted, and dropped if that
+/// fails. Its own failure fails the events that it would have signaled.
+pub(crate) type Companion = Box<dyn FnOnce(&Completion) + Send + Sync>;
 
 impl CommandBuffer {
     pub(crate) fn new(stream: Stream) -> Self {
@@ -150,6 +154,7 @@ impl CommandBuffer {
             notes,
             traced,
             has_traced_work: false,
+            companions: Vec::new(),
         };
         command_buffer.note(|| TraceStep::Acquire);
         command_buffer
@@ -318,31 +323,32 @@ impl CommandBuffer {
         Ok(())
     }
 
-    /// Adds a copy between buffers or slices of the same length. They may overlap, with the semantics of `memmove`.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for different lengths, or a buffer of another device.
-    pub fn copy<'s, 't, T: Pod>(
-        &mut self,
-        source: impl Into<BufferSlice<'s, T>>,
-        target: impl Into<BufferSliceMut<'t, T>>,
-    ) -> Result<()> {
-        let (source, target) = (source.into(), target.into());
-        if source.len() != target.len() {
-            let (from, to) = (source.len(), target.len());
-            return Err(Error::invalid(format!("copy: the source has {from} elements, the target {to}")));
+    /// Adds a copy within the device's memory.
+    pub(crate) fn copy_span(&mut self, source: &Span, target: &Span) -> Result<()> {
+        self.stream.device.expect_same(&target.storage.device, || "copy: the target is".into())?;
+        self.record_use("copy: the source", source, Access::Read)?;
+        self.record_use("copy: the target", target, Access::Write)?;
+        self.push_copy(source, target);
+        Ok(())
+    }
+
+    /// Records that a copy, whose commands are added by [`CommandBuffer::push_copy`], uses these spans, of any device.
+    pub(crate) fn use_for_copy(&mut self, source: &Span, target: &Span) {
+        for (who, span, access) in
+            [("copy: the source", source, Access::Read), ("copy: the target", target, Access::Write)]
+        {
+            let (storage, covers) = (span.storage.clone(), span.covers_storage());
+            self.usages.push(Usage { storage, who: Who::Operation(who), access, covers });
         }
-        let (source, target) = (source.span, target.span);
-        let target_device = &target.storage.device;
-        self.stream.device.expect_same(target_device, || "copy: the target is".into())?;
-        self.record_use("copy: the source", &source, Access::Read)?;
-        self.record_use("copy: the target", &target, Access::Write)?;
+    }
+
+    /// Adds the command of a copy.
+    pub(crate) fn push_copy(&mut self, source: &Span, target: &Span) {
         if source.len > 0 {
             let copy = Command::Copy { source: source.memory_slice(), target: target.memory_slice() };
             self.list.commands.push(copy);
             self.note_work(|| TraceStep::Copy { bytes: source.len });
         }
-        Ok(())
     }
 
     /// Adds a signal of an event: `value`, when preceding work has succeeded.
@@ -396,6 +402,13 @@ impl CommandBuffer {
     /// `InvalidArgument` if the buffer of a command has a conflicting map, or if the submission's waits would deadlock;
     /// `QueueFull` and the driver's. Nothing runs in that case.
     pub fn submit(mut self) -> Result<Completion> {
+        let companions = std::mem::take(&mut self.companions);
+        let done = self.submit_alone()?;
+        companions.into_iter().for_each(|companion| companion(&done));
+        Ok(done)
+    }
+
+    fn submit_alone(mut self) -> Result<Completion> {
         self.stream.device.expect_here("a submission")?;
         let count = self.replayed.as_ref().map_or(self.list.commands.len(), |commands| commands.len());
         let Some(notes) = self.notes else { return self.commit(&mut Vec::new(), (0, count)) };
@@ -510,6 +523,24 @@ impl CommandBuffer {
 
     pub(crate) fn has_events(&self) -> bool {
         !self.ops.is_empty()
+    }
+
+    /// Adds work of other devices, to be submitted behind this command buffer.
+    pub(crate) fn accompany(&mut self, companion: Companion) {
+        self.companions.push(companion);
+    }
+
+    /// Rejects work of other devices.
+    ///
+    /// # Errors
+    /// `Unsupported` for a command buffer with copies between devices.
+    pub(crate) fn expect_alone(&self, subject: &str) -> Result<()> {
+        if self.companions.is_empty() {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!(
+            "{subject}: the command buffer has work of several devices, such as a copy between them; `Graph::copy` is a node for that"
+        )))
     }
 
     pub(crate) fn has_deadline(&self) -> bool {

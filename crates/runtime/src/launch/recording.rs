@@ -83,8 +83,9 @@ impl CommandBuffer {
     /// Converts the command buffer to a recording, which [`Stream::replay`] submits on any stream of the device.
     ///
     /// # Errors
-    /// `InvalidArgument` for a command buffer with signals or waits: an event reaches a value only once.
+    /// `InvalidArgument` for a command buffer with signals or waits: an event reaches a value only once; `Unsupported` for one with copies between devices.
     pub fn record(self) -> Result<Recording> {
+        self.expect_alone("record")?;
         let (device, has_events) = (self.device().clone(), self.has_events());
         if has_events {
             return Err(Error::invalid(

@@ -15,7 +15,7 @@ use crate::recovery::RecoveringQueue;
 use crate::sync::coalesce::Coalescer;
 use crate::sync::completion::Outcome;
 use crate::sync::in_flight::InFlightCount;
-use crate::{BufferSlice, BufferSliceMut, CommandBuffer, Completion, Device, Event, WhenFull};
+use crate::{BufferSliceMut, CommandBuffer, Completion, Device, Event, WhenFull};
 
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(0);
 
@@ -138,20 +138,6 @@ impl Stream {
     pub fn fill<'t, T: Pod>(&self, target: impl Into<BufferSliceMut<'t, T>>, value: T) -> Result<Completion> {
         let mut command_buffer = self.command_buffer();
         command_buffer.fill(target, value)?;
-        command_buffer.submit()
-    }
-
-    /// Copies a buffer or slice to another of the same length, on the device.
-    ///
-    /// # Errors
-    /// As [`CommandBuffer::copy`] and [`CommandBuffer::submit`].
-    pub fn copy<'s, 't, T: Pod>(
-        &self,
-        source: impl Into<BufferSlice<'s, T>>,
-        target: impl Into<BufferSliceMut<'t, T>>,
-    ) -> Result<Completion> {
-        let mut command_buffer = self.command_buffer();
-        command_buffer.copy(source, target)?;
         command_buffer.submit()
     }
 

@@ -22,6 +22,7 @@ mod between;
 mod bindings;
 mod callbacks;
 mod checks;
+mod collectives;
 mod common_functions;
 mod constants;
 mod cooperative;
@@ -157,6 +158,34 @@ impl PairCase {
     pub fn run(&self, ours: &Device, theirs: &Device) -> Result<Outcome, Failure> {
         Outcome::of((self.run)(ours, theirs))
     }
+}
+
+/// A case for several devices.
+#[derive(Clone, Copy)]
+pub struct GroupCase {
+    /// `chapter::name`.
+    pub name: &'static str,
+    run: fn(&[Device]) -> CaseResult,
+}
+
+impl GroupCase {
+    /// Runs the case on devices, at least two, which may be the same.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Case::run`].
+    ///
+    /// # Panics
+    ///
+    /// If a result is wrong.
+    pub fn run(&self, devices: &[Device]) -> Result<Outcome, Failure> {
+        Outcome::of((self.run)(devices))
+    }
+}
+
+/// All cases for several devices.
+pub fn group_cases() -> Vec<GroupCase> {
+    collectives::CASES.to_vec()
 }
 
 /// All cases for two devices.

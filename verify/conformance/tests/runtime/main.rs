@@ -31,4 +31,5 @@ mod sizes;
 mod streams;
 mod stress;
 mod timeline;
+mod transfers;
 mod uses;

@@ -1,8 +1,8 @@
-//! Copies between devices: staging memory, and the host's copy.
+//! Staging memory of copies between devices, and the host's copy.
 
 use std::panic::Location;
 
-use elinvar_driver::{Command, Error, HostBlock, MemorySlice, Reach, Result};
+use elinvar_driver::{Command, Error, HostBlock, MemorySlice, Result};
 
 use super::Route;
 use crate::launch::transfer::stage;
@@ -10,26 +10,17 @@ use crate::memory::span::Span;
 use crate::{Buffer, Device};
 
 /// Staging memory of a copy: shared by both devices, or one buffer for each.
-pub(super) struct Staged {
-    pub(super) route: Route,
+pub(crate) struct Staged {
+    pub(crate) route: Route,
     /// Buffer of the source's device.
-    pub(super) from: Buffer<u8>,
+    pub(crate) from: Buffer<u8>,
     /// Buffer of the target's device.
-    pub(super) to: Buffer<u8>,
-    pub(super) bytes: u64,
-}
-
-/// The path of a copy in one command of the source's device, if it supports that.
-pub(super) fn in_one(from: &Device, to: &Device) -> Option<Route> {
-    match from.driver().reaches(to.driver())? {
-        Reach::Peer => Some(Route::Peer),
-        Reach::Staged => Some(Route::Driver),
-        _ => None,
-    }
+    pub(crate) to: Buffer<u8>,
+    pub(crate) bytes: u64,
 }
 
 /// Allocates the staging memory for a copy of `bytes` bytes.
-pub(super) fn staged(from: &Device, to: &Device, bytes: u64) -> Result<Staged> {
+pub(crate) fn staged(from: &Device, to: &Device, bytes: u64) -> Result<Staged> {
     // Whole granules, so that the other device can import it.
     let granule = to.caps().limits.wrap_granule.unwrap_or(1);
     let source = stage::<u8>(from, bytes.next_multiple_of(granule) as usize)?;
@@ -58,12 +49,12 @@ fn in_place(source: &Buffer<u8>, to: &Device, granule: u64) -> Option<Buffer<u8>
 
 impl Staged {
     /// Whether the host copies between the two commands.
-    pub(super) fn needs_host(&self) -> bool {
+    pub(crate) fn needs_host(&self) -> bool {
         self.route == Route::Host
     }
 
     /// The command of the source's device and that of the target's.
-    pub(super) fn commands(&self, source: &Span, target: &Span) -> [Command; 2] {
+    pub(crate) fn commands(&self, source: &Span, target: &Span) -> [Command; 2] {
         let slice = |buffer: &Buffer<u8>| MemorySlice { len: self.bytes, ..buffer.span.memory_slice() };
         [
             Command::Copy { source: source.memory_slice(), target: slice(&self.from) },
@@ -75,7 +66,7 @@ impl Staged {
 /// Copies from the staging buffer of one device to that of the other. The first command must have ended, and the second must not
 /// have begun.
 #[allow(unsafe_code)] // moves bytes that devices use
-pub(super) fn carry(from: &Buffer<u8>, to: &Buffer<u8>, bytes: u64) -> Result<()> {
+pub(crate) fn carry(from: &Buffer<u8>, to: &Buffer<u8>, bytes: u64) -> Result<()> {
     let (source, target) = (&from.span.storage.block.memory, &to.span.storage.block.memory);
     let address = source.host_ptr().ok_or_else(|| {
         let name = from.device().name();

@@ -1,0 +1,4 @@
+//! Verbs that start programs.
+
+pub mod launch;
+pub mod profile;

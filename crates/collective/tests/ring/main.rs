@@ -1,0 +1,7 @@
+//! Collectives over shared memory: every one with every type, reduction and odd sizes, failures, and processes that are killed.
+
+mod failures;
+mod memory;
+mod mpi;
+mod processes;
+mod results;

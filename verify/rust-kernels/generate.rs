@@ -250,7 +250,27 @@ impl Generator {
         let Ty::Int(name) = ty else { return self.expr(ty, d.min(1)) };
         let (x, y) = (self.expr(ty, d), self.expr(ty, d));
         let s = self.name("s");
-        match self.random.below(3) {
+        match self.random.below(5) {
+            3 => {
+                let (p, q) = (
+                    self.random.pick(&["+", "-", "*", "&", "|", "^"]),
+                    self.random.pick(&["+", "-", "*", "^"]),
+                );
+                let swizzle = self.random.pick(&["zyx", "xxy", "yzz", "zxy"]);
+                let lane = self.random.pick(&["x", "y", "z"]);
+                let last = self.leaf(ty);
+                format!(
+                    "{{ let {s} = Vec3::new({x}, {y}, {last}); (({s} {p} {s}.{swizzle}()) {q} Vec3::splat({last})).{lane} ^ (-{s}.xz().y) as {name} }}"
+                )
+                .replace("(-", if signed(name) { "(-" } else { "(!" })
+            }
+            4 => {
+                let condition = self.expr(Ty::Bool, d.min(1));
+                let label = self.name("block");
+                format!(
+                    "('{label}: {{ let {s} = {x}; if {condition} {{ break '{label} {s}; }} for _ in 0..3 {{ if {s} > {y} {{ break '{label} {y}; }} }} {s} ^ 1 }})"
+                )
+            }
             0 => format!(
                 "{{ let mut {s}: {name} = {x}; let mut g = |p: {name}| {{ {s} = {s}.wrapping_mul(3).wrapping_add(p); {s} }}; g({y}).wrapping_sub(g(1)) ^ g(2) }}"
             ),

@@ -210,7 +210,7 @@ fn cost(root: &Path, request: &Request) -> Result<()> {
 }
 
 /// Maps items in parallel, on as many threads as there are processors. Results are in order.
-fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
     std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! Accesses and branches as facts: their addresses, classes and transactions.
 
-use elinvar_ir::{BlockId, Callee, Location, Op, Operand};
+use elinvar_ir::{BlockId, Callee, IntPredicate, Location, Op, Operand, Term};
 use elinvar_spmd::intrinsic::{Intrinsic, Position};
 use serde::Serialize;
 
@@ -63,6 +63,12 @@ pub struct Access {
     pub loops: Vec<usize>,
     #[serde(skip)]
     pub(crate) site: Site,
+    /// The formula of the offset without its constant, and the constant; `None` without a closed form.
+    #[serde(skip)]
+    pub(crate) place: Option<(String, i128)>,
+    /// Whether a branch lets few lanes execute it: on loaded data, or on a position's equality, as in `lane == 0`.
+    #[serde(skip)]
+    pub(crate) is_rare: bool,
 }
 
 /// A branch that lanes of a simdgroup can take differently.
@@ -190,6 +196,12 @@ pub(crate) fn accesses(kernel: &Kernel<'_>) -> Vec<Access> {
                     bank_conflicts: None,
                     loops: kernel.loops.around(block),
                     site: (block, at, which),
+                    place: is_closed.then(|| {
+                        let constant = offset.constant_term();
+                        let rest = offset.plus(&Poly::constant(constant), -1).unwrap_or_default();
+                        (text(kernel, &rest), constant)
+                    }),
+                    is_rare: is_rare(kernel, block),
                 };
                 access.estimate(constant);
                 all.push(access);
@@ -197,6 +209,24 @@ pub(crate) fn accesses(kernel: &Kernel<'_>) -> Vec<Access> {
         }
     }
     all
+}
+
+/// Whether a block is on one way only of a branch on loaded data, or on a position's equality.
+fn is_rare(kernel: &Kernel<'_>, block: BlockId) -> bool {
+    let branches = |from: &BlockId| {
+        let term = &kernel.function.block(*from).term;
+        let Term::CondBr { cond: Operand::Value(cond), .. } = term else { return false };
+        let by_equality = matches!(
+            kernel.definition(*cond).map(|inst| &inst.op),
+            Some(Op::ICmp { pred: IntPredicate::Eq | IntPredicate::Ne, .. })
+        );
+        let decides = kernel.dominators.dominates(*from, block) && !kernel.post.post_dominates(block, *from);
+        *from != block
+            && decides
+            && kernel.divergent[from.0 as usize]
+            && (by_equality || kernel.taint(&Operand::Value(*cond)).data)
+    };
+    kernel.function.block_ids().any(|from| branches(&from))
 }
 
 impl Access {

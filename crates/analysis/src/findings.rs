@@ -1,5 +1,7 @@
 //! Findings: accesses and branches that cost more than their bytes and operations, with figures.
 
+use std::collections::BTreeSet;
+
 use elinvar_ir::Location;
 use serde::Serialize;
 
@@ -63,12 +65,12 @@ pub struct Finding {
 impl Analysis {
     /// The findings, in the order of the code, each place and message once.
     pub fn findings(&self) -> Vec<Finding> {
-        let mut all: Vec<Finding> = self.accesses.iter().filter_map(finding).collect();
+        let mut all: Vec<Finding> = self.accesses.iter().filter_map(|access| self.finding(access)).collect();
         for branch in self.divergent_branches.iter().filter(|branch| branch.by_data) {
             let operations = branch.operations.flops() + branch.operations.integer;
             if operations > 0.0 {
                 let message = format!(
-                    "lanes take this branch by data that they loaded: a simdgroup executes both ways, {operations} operations"
+                    "lanes take this branch by data that they loaded: where they differ, a simdgroup executes both ways, {operations} operations"
                 );
                 all.push(Finding { rule: Rule::DivergentBranch, location: branch.location.clone(), message });
             }
@@ -83,37 +85,62 @@ impl Analysis {
         }
         found
     }
-}
 
-fn finding(access: &Access) -> Option<Finding> {
-    let object = access.object.as_deref().unwrap_or("memory");
-    let found =
-        |rule: Rule, message: String| Some(Finding { rule, location: access.location.clone(), message });
-    if access.kind == Kind::Atomic && access.class == Class::Broadcast && access.space != Space::Threadgroup {
-        let message = format!("all threads update one address of `{object}`: their operations take turns");
-        return found(Rule::ContendedAtomic, message);
-    }
-    if let Some(factor) = access.bank_conflicts.filter(|factor| *factor >= 2.0) {
-        let stride = access.lane_stride_bytes.unwrap_or(0);
+    fn finding(&self, access: &Access) -> Option<Finding> {
+        if access.is_rare {
+            return None;
+        }
+        let object = access.object.as_deref().unwrap_or("memory");
+        let found =
+            |rule: Rule, message: String| Some(Finding { rule, location: access.location.clone(), message });
+        if access.kind == Kind::Atomic
+            && access.class == Class::Broadcast
+            && access.space != Space::Threadgroup
+        {
+            let message =
+                format!("all threads update one address of `{object}`: their operations take turns");
+            return found(Rule::ContendedAtomic, message);
+        }
+        if let Some(factor) = access.bank_conflicts.filter(|factor| *factor >= 2.0) {
+            let stride = access.lane_stride_bytes.unwrap_or(0);
+            let message = format!(
+                "lanes are {stride} bytes apart in `{object}`: in a simdgroup along x, bank conflicts lengthen this access {factor} times"
+            );
+            return found(Rule::BankConflicts, message);
+        }
+        if access.class != Class::Strided || access.space == Space::Threadgroup {
+            return None;
+        }
+        let (moved, used) = self.traffic(access)?;
+        if 2 * used > moved {
+            return None;
+        }
+        let apart = access.lane_stride.as_deref().unwrap_or("an unknown number of");
         let message = format!(
-            "lanes are {stride} bytes apart in `{object}`: bank conflicts lengthen this access {factor} times"
+            "lanes are {apart} bytes apart in `{object}`: a simdgroup along x moves {moved} bytes and uses {used} of them here"
         );
-        return found(Rule::BankConflicts, message);
+        found(Rule::Uncoalesced, message)
     }
-    let is_strided = access.class == Class::Strided;
-    let (sectors, efficiency) = (access.sectors?, access.efficiency?);
-    if is_strided && efficiency <= 0.5 {
-        let apart = match (access.lane_stride_bytes, &access.lane_stride) {
-            (Some(bytes), _) => format!("{bytes} bytes"),
-            (None, Some(formula)) => format!("{formula} bytes"),
-            (None, None) => "an unknown distance".to_owned(),
-        };
-        let moved = sectors * SECTOR;
-        let used = (efficiency * moved as f64).round();
-        let message = format!(
-            "lanes are {apart} apart in `{object}`: a simdgroup moves {moved} bytes in {sectors} transactions and uses {used}"
-        );
-        return found(Rule::Uncoalesced, message);
+
+    /// Bytes that a simdgroup moves for a strided access and those beside it, as of the fields of a structure, and bytes that it uses of them.
+    fn traffic(&self, access: &Access) -> Option<(u64, u64)> {
+        // Lanes whose distance is a formula are in sectors of their own.
+        const APART: i128 = 1 << 20;
+        let step = access.lane_stride_bytes.map_or(APART, i128::from);
+        let (formula, _) = access.place.as_ref()?;
+        let beside = self.accesses.iter().filter(|other| {
+            let same =
+                other.object == access.object && other.loops == access.loops && other.class == access.class;
+            same && other.place.as_ref().is_some_and(|(other, _)| other == formula)
+        });
+        let mut bytes: BTreeSet<i128> = BTreeSet::new();
+        for (other, constant) in beside.filter_map(|other| Some((other, other.place.as_ref()?.1))) {
+            for lane in 0..32 {
+                let start = lane * step + constant;
+                bytes.extend(start..start + i128::from(other.bytes));
+            }
+        }
+        let sectors: BTreeSet<i128> = bytes.iter().map(|byte| byte.div_euclid(i128::from(SECTOR))).collect();
+        Some((sectors.len() as u64 * SECTOR, bytes.len() as u64))
     }
-    None
 }

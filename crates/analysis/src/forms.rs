@@ -232,8 +232,13 @@ impl<'m> Kernel<'m> {
                 let fits = x.is_multiple_of((bits as u128 + 1).next_power_of_two());
                 if fits { x.plus(&y, 1) } else { None }
             }
-            BinaryOp::And if y.as_constant() == Some(i128::from(SIMDGROUP) - 1) && is_linear(&x) => {
-                Some(Poly::symbol(Symbol::Lane))
+            // Also `(index << 3) & 248`, as clang writes `(index & 31) << 3`.
+            BinaryOp::And => {
+                let mask = u128::try_from(y.as_constant()?).ok().filter(|mask| *mask > 0)?;
+                let unit = 1 << mask.trailing_zeros();
+                let is_lane = mask == (u128::from(SIMDGROUP) - 1) * unit && is_linear(&x.divided(unit)?);
+                let lane = Poly::symbol(Symbol::Lane);
+                if is_lane { lane.times(&Poly::constant(i128::try_from(unit).ok()?)) } else { None }
             }
             BinaryOp::URem if y.as_constant() == Some(i128::from(SIMDGROUP)) && is_linear(&x) => {
                 Some(Poly::symbol(Symbol::Lane))

@@ -15,8 +15,10 @@ mod findings;
 mod forms;
 mod launch;
 mod loops;
+mod occupancy;
 mod operations;
 mod poly;
+mod portability;
 mod roofline;
 mod traffic;
 mod trips;
@@ -28,7 +30,9 @@ pub use evaluate::Launch;
 pub use findings::{Finding, Rule};
 pub use forms::Space;
 pub use launch::{Effort, LaunchTotals, SiteTotals};
+pub use occupancy::{Limiter, Multiprocessor, Occupancy, occupancies, occupancy};
 pub use operations::Operations;
+pub use portability::{AppleFamily, Violation, violations};
 pub use roofline::{Bound, Roofline};
 pub use traffic::{LINE, SECTOR};
 pub use trips::Trips;
@@ -126,6 +130,13 @@ pub fn analyze(module: Arc<Module>, signature: &Signature) -> Result<Analysis> {
         scalars: access::scalars(&kernel),
         source,
     })
+}
+
+impl Analysis {
+    /// The kernel's signature.
+    pub fn signature(&self) -> &Signature {
+        &self.source.signature
+    }
 }
 
 impl Source {

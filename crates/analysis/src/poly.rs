@@ -110,6 +110,11 @@ impl Poly {
         }
     }
 
+    /// The term without symbols.
+    pub fn constant_term(&self) -> i128 {
+        self.terms.get(&Vec::new()).copied().unwrap_or(0)
+    }
+
     /// The terms without those that contain a symbol that `drop` selects.
     pub fn without(&self, drop: impl Fn(&Symbol) -> bool) -> Self {
         let kept = self.terms.iter().filter(|(factors, _)| !factors.iter().any(&drop));
@@ -135,6 +140,13 @@ impl Poly {
     pub fn is_multiple_of(&self, power: u128) -> bool {
         power.is_power_of_two()
             && self.terms.values().all(|coefficient| coefficient.unsigned_abs().is_multiple_of(power))
+    }
+
+    /// The quotient by a power of two; `None` if a coefficient is no multiple of it.
+    pub fn divided(&self, power: u128) -> Option<Self> {
+        let divisor = i128::try_from(power).ok().filter(|_| self.is_multiple_of(power))?;
+        let terms = self.terms.iter().map(|(factors, coefficient)| (factors.clone(), coefficient / divisor));
+        Some(Self { terms: terms.collect() })
     }
 
     /// All symbols, with repetitions.

@@ -173,3 +173,51 @@ fn atomics_and_their_addresses() {
     let classes: Vec<Class> = ["one", "bins", "own"].map(|o| of(&analysis, o, Kind::Atomic).class).to_vec();
     assert_eq!(classes, [Class::Broadcast, Class::Gather, Class::Contiguous]);
 }
+
+/// Bad accesses, and their mended twins, of which nothing is said.
+#[test]
+fn findings_are_not_made_of_what_is_right() {
+    let findings = |parameters: &str, body: &str| -> Vec<String> {
+        let source = format!(
+            "struct P {{ packed_float3 at; float w; }};
+             kernel void k(device float* o [[buffer(0)]], device const float* a [[buffer(1)]], {parameters}
+                           uint id [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {{ {body} }}"
+        );
+        analysis(&source, "k").findings().into_iter().map(|finding| finding.rule.name().to_owned()).collect()
+    };
+    let n = "constant uint& n [[buffer(2)]],";
+    let records = "device const P* p [[buffer(2)]],";
+    let atomic = "device atomic_uint* c [[buffer(2)]],";
+    let tile = |width: u32| {
+        format!(
+            "threadgroup float t[32 * {width}]; t[id % 32] = a[id]; threadgroup_barrier(mem_flags::mem_threadgroup); o[id] = t[lane * {width}];"
+        )
+    };
+    for (what, parameters, bad, good) in [
+        ("uncoalesced", n, "o[id] = a[id * n];".to_owned(), "o[id] = a[id + n];".to_owned()),
+        ("uncoalesced", n, "o[id] = a[id * 8];".to_owned(), "o[id] = a[id];".to_owned()),
+        // One field of a structure, and all.
+        (
+            "uncoalesced",
+            records,
+            "o[id] = p[id].w;".to_owned(),
+            "o[id] = p[id].w + p[id].at.x + p[id].at.y + p[id].at.z;".to_owned(),
+        ),
+        ("bank-conflicts", n, tile(32), tile(33)),
+        (
+            "contended-atomic",
+            atomic,
+            "atomic_fetch_add_explicit(c, 1u, memory_order_relaxed);".to_owned(),
+            "uint sum = simd_sum(1u); if (lane == 0) atomic_fetch_add_explicit(c, sum, memory_order_relaxed);".to_owned(),
+        ),
+        (
+            "divergent-branch",
+            n,
+            "if (a[id] > 0.0f) o[id] = exp(a[id]);".to_owned(),
+            "if (n > 3) o[id] = exp(a[id]);".to_owned(),
+        ),
+    ] {
+        assert_eq!(findings(parameters, &bad), [what], "{bad}");
+        assert_eq!(findings(parameters, &good), [""; 0], "{good}");
+    }
+}

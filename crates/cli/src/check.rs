@@ -43,6 +43,7 @@ const MAX_BATCH: usize = 10;
     elinvar check --github kernels/*.metal\n  \
     elinvar check --times examples/matmul.metal\n  \
     elinvar check --target cpu --target cuda:sm_90 kernels/*.metal\n  \
+    elinvar check --target metal:apple7 kernels/*.metal\n  \
     elinvar check --emit ptx gemm.metal --kernel gemm\n  \
     elinvar check --emit asm gemm.metal --group 16,16\n\n\
     The status of each kernel for each target is one of: ok; unsupported, with the reason, such as a texture\n\
@@ -70,7 +71,7 @@ pub struct Check {
     /// Compilation target; may be repeated
     ///
     /// The default is cpu, and cuda for --emit ptx.
-    #[arg(long = "target", value_name = "cpu|cuda[:sm_NN]")]
+    #[arg(long = "target", value_name = "cpu|cuda[:sm_NN]|metal[:appleN]")]
     targets: Vec<Target>,
     /// Check only kernels of this name, or whose names match a pattern such as `gemm_*`; may be repeated
     #[arg(long = "kernel", value_name = "K")]
@@ -111,10 +112,6 @@ pub struct Check {
 impl Check {
     pub fn run(self) -> Result<()> {
         let constants = constant::parse(&self.constants)?;
-        if self.targets.contains(&Target::Metal) {
-            let why = "Metal compiles kernels on Apple devices; use --syntax-only, or pack --target metal";
-            return Err(Failure::usage(format!("--target metal: {why}")));
-        }
         if let Some(emit) = self.emit {
             return self.emit(emit, &constants);
         }

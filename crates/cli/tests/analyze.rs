@@ -58,7 +58,7 @@ fn accesses_and_totals_as_json() {
 fn findings_in_each_form() {
     let folder = Folder::new();
     let file = folder.write("columns.metal", COLUMNS);
-    let message = "kernel `columns`: lanes are 4*n bytes apart in `a`: a simdgroup moves 1024 bytes in 32 transactions and uses 128";
+    let message = "kernel `columns`: lanes are 4*n bytes apart in `a`: a simdgroup along x moves 1024 bytes and uses 128 of them here";
 
     let github = elinvar(&["analyze", "--github", &file]);
     github.expect(0, &[]);
@@ -97,4 +97,48 @@ fn what_is_missing_or_wrong_is_named() {
     let folder = Folder::new();
     let broken = folder.write("broken.metal", "kernel void k(device float* x) { x[0] = y; }");
     elinvar(&["analyze", &broken]).expect(1, &["use of undeclared identifier 'y'"]);
+}
+
+#[test]
+fn occupancy_by_size() {
+    let folder = Folder::new();
+    let file = folder.write("columns.metal", COLUMNS);
+    let analyze = |words: &[&str]| elinvar(&[&["analyze", &file, "--kernel", "columns"], words].concat());
+    let json = analyze(&["--json", "--occupancy", "cuda:sm_90", "--registers", "37"]).json();
+    let found = &kernel(&json)["occupancy"];
+    assert_eq!((&found["registers_from"], &found["threadgroup_bytes"]), (&json!("given"), &json!(4096)));
+    let sizes = found["sizes"].as_array().expect("sizes");
+    let of = |threads: u32| sizes.iter().find(|size| size["threads"] == threads).expect("a size");
+    // NVIDIA's Best Practices Guide: 37 registers, 128 and 320 threads.
+    assert_eq!(
+        (&of(128)["groups"], &of(128)["share"], &of(128)["limiter"]),
+        (&json!(12), &json!(0.75), &json!("registers"))
+    );
+    assert_eq!((&of(320)["groups"], &of(320)["share"]), (&json!(4), &json!(0.625)));
+    // 64 KiB and 1 KiB that are reserved, of 100 KiB.
+    let json =
+        analyze(&["--json", "--occupancy", "cuda:sm_86", "--registers", "16", "--dynamic", "61440"]).json();
+    assert_eq!(kernel(&json)["occupancy"]["sizes"][3]["limiter"], "memory");
+    assert_eq!(kernel(&json)["occupancy"]["sizes"][3]["groups"], 1);
+
+    let plot = folder.file("occupancy.svg");
+    let plot = plot.to_str().expect("a path in UTF-8");
+    let text = analyze(&["--occupancy", "cuda:sm_90", "--registers", "37", "--plot", plot]);
+    text.expect(0, &[]);
+    assert!(
+        text.stdout.contains("37 registers (given), 4096 bytes of threadgroup memory"),
+        "{}",
+        text.stdout
+    );
+    let svg = std::fs::read_to_string(plot).expect("the plot");
+    assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    assert!(svg.contains("128 threads: 75 %, registers"), "{svg}");
+
+    analyze(&["--occupancy", "cpu"]).expect(2, &["--occupancy cpu: occupancy is known for NVIDIA GPUs"]);
+    elinvar(&["analyze", &file, "--occupancy", "cuda", "--registers", "9", "--plot", plot])
+        .expect(2, &["--plot shows one kernel, not 2"]);
+    // Without the assembler, an estimate.
+    let words = ["analyze", &file, "--kernel", "columns", "--json", "--occupancy", "cuda"];
+    let json = common::elinvar_with(&words, &[("ELINVAR_PTXAS", "")]).json();
+    assert_eq!(kernel(&json)["occupancy"]["registers_from"], "estimate");
 }

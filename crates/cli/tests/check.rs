@@ -314,3 +314,85 @@ fn the_math_mode_is_that_of_the_check() {
     }
     elinvar(&["check", &file, "--math", "quick"]).expect(2, &["[possible values: safe, relaxed, fast]"]);
 }
+
+/// Each limit and feature at its edge: what a family has is accepted, what it lacks is the reason.
+#[test]
+fn families_of_apple_gpus_have_limits_and_features() {
+    let folder = Folder::new();
+    let kernel = |name: &str, args: &str, body: &str| {
+        format!(
+            "kernel void {name}(device float* o [[buffer(0)]], uint i [[thread_position_in_grid]]{args}) {{ {body} }}\n"
+        )
+    };
+    let array = |bytes: u32| {
+        format!(
+            "threadgroup uchar t[{bytes}]; t[i] = 1; threadgroup_barrier(mem_flags::mem_threadgroup); o[i] = t[i ^ 1];"
+        )
+    };
+    let atomic = |name: &str, ty: &str, one: &str| {
+        kernel(
+            name,
+            &format!(", device {ty}* a [[buffer(1)]]"),
+            &format!("atomic_fetch_add_explicit(a, {one}, memory_order_relaxed);"),
+        )
+    };
+    let wait = kernel(
+        "wait",
+        ", device atomic_uint* a [[buffer(1)]]",
+        "while (atomic_load_explicit(a, memory_order_relaxed) == 0u) {} o[i] = 1;",
+    );
+    let text = [
+        kernel("plain", "", "o[i] = 1;"),
+        kernel("small", "", &array(16384)),
+        kernel("large", "", &array(32768)),
+        kernel("larger", "", &array(32784)),
+        kernel("sum", "", "o[i] = simd_sum(o[i]);"),
+        kernel("shuffle", "", "o[i] = simd_shuffle_xor(o[i], 1);"),
+        kernel("fill", "", "o[i] = simd_shuffle_and_fill_up(o[i], 0.0f, 1);"),
+        kernel("quad", "", "o[i] = quad_shuffle_xor(o[i], 1);"),
+        atomic("floats", "atomic_float", "1.0f"),
+        wait,
+    ];
+    let file = folder.write("apple.metal", format!("{HEAD}{}", text.concat()));
+    let families = ["metal:apple3", "metal:apple4", "metal:apple6", "metal:apple7", "metal:apple8", "metal"];
+    let targets: Vec<&str> = families.iter().flat_map(|family| ["--target", family]).collect();
+    let ended = elinvar(&[&["check", "--json", &file][..], &targets].concat());
+    ended.expect(1, &[]);
+    let json = ended.json();
+    // By kernel: a text of the reason, and the families that accept it.
+    for (kernel, reason, accepted) in [
+        ("plain", "", &families[..]),
+        ("small", "", &families),
+        ("large", "32768 bytes of threadgroup memory, 16384 at most", &families[1..]),
+        ("larger", "32784 bytes of threadgroup memory", &[]),
+        ("sum", "SIMD-group reductions: from GPU family apple7 on", &families[3..]),
+        ("shuffle", "SIMD-group permute operations: from GPU family apple6 on", &families[2..]),
+        ("fill", "SIMD-group shift and fill: from GPU family apple8 on", &families[4..5]),
+        ("quad", "quad-group permute operations: from GPU family apple4 on", &families[1..]),
+        ("floats", "floating-point atomics: from GPU family apple7 on", &families[3..]),
+        ("wait", "Metal does not promise", &[]),
+    ] {
+        let states = states(&json);
+        let (_, _, targets) = states.iter().find(|(name, ..)| *name == kernel).expect("the kernel is listed");
+        for family in families {
+            let (state, why) = (&targets[family]["state"], &targets[family]["reason"]);
+            match accepted.contains(&family) {
+                true => assert_eq!((state, why), (&json!("ok"), &Value::Null), "{kernel} for {family}"),
+                false => {
+                    assert_eq!(state, "unsupported", "{kernel} for {family}");
+                    assert!(why.as_str().expect("a reason").contains(reason), "{kernel} for {family}: {why}");
+                }
+            }
+        }
+    }
+    elinvar(&["check", &file, "--kernel", "plain", "--target", "metal"]).expect(0, &[]);
+    let sum = elinvar(&["check", &file, "--kernel", "sum", "--target", "metal:apple6", "--github"]);
+    sum.expect(1, &[]);
+    assert!(
+        sum.stdout.starts_with(&format!("::error file={file},line=7::SIMD-group reductions")),
+        "{}",
+        sum.stdout
+    );
+    elinvar(&["check", &file, "--target", "metal:apple1"]).expect(2, &["expected apple2 to apple10"]);
+    elinvar(&["check", &file, "--target", "metal", "--emit", "ir"]).expect(2, &["for --target cpu or cuda"]);
+}

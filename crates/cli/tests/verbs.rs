@@ -20,7 +20,7 @@ const N: &str = "n=64u32";
 
 #[test]
 fn every_verb_has_help_with_examples() {
-    for verb in ["devices", "doctor", "check", "run", "pack", "replay", "bench"] {
+    for verb in ["devices", "doctor", "check", "run", "pack", "replay", "bench", "translate"] {
         let help = elinvar(&[verb, "--help"]);
         help.expect(0, &[]);
         assert!(help.stdout.contains("Examples:\n  elinvar "), "{}", help.stdout);

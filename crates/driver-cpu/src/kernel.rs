@@ -70,6 +70,9 @@ impl CompiledKernel {
 /// Compiles a kernel; without regard to its tier if the second parameter is true, but optimized.
 pub(crate) type Build = Arc<dyn Fn(Form, bool) -> Result<Made<CompiledKernel>> + Send + Sync>;
 
+/// Reads the LLVM IR of one thread.
+pub(crate) type ThreadIr = Arc<dyn Fn() -> Result<String> + Send + Sync>;
+
 /// A kernel that can be compiled for any threadgroup size within its limit.
 pub(crate) struct CpuPipeline {
     signature: Signature,
@@ -83,6 +86,7 @@ pub(crate) struct CpuPipeline {
     stoppable: OnceLock<Arc<CpuPipeline>>,
     /// Its log calls, if it has any.
     log: Option<Arc<LogKernel>>,
+    ir: Option<ThreadIr>,
 }
 
 impl CpuPipeline {
@@ -93,6 +97,11 @@ impl CpuPipeline {
         log: Option<Arc<LogKernel>>,
     ) -> Self {
         Self::with(signature, specialization, build, log, false)
+    }
+
+    /// The pipeline with a way to read its code of one thread.
+    pub(crate) fn with_ir(self, ir: ThreadIr) -> Self {
+        Self { ir: Some(ir), ..self }
     }
 
     fn with(
@@ -108,7 +117,7 @@ impl CpuPipeline {
             made(Form { group, stoppable: is_stoppable, objects }, optimize)
         });
         let stoppable = OnceLock::new();
-        Self { signature, max_threads, specialization, build, code, is_stoppable, stoppable, log }
+        Self { signature, max_threads, specialization, build, code, is_stoppable, stoppable, log, ir: None }
     }
 
     /// The kernel for this threadgroup size and largest memory, which [`Pipeline::prepare_for`] has built.
@@ -137,6 +146,11 @@ impl CpuPipeline {
 impl Pipeline for CpuPipeline {
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    fn thread_ir(&self) -> Result<String> {
+        let none = || Error::unsupported("the pipeline was made of machine code");
+        self.ir.as_ref().ok_or_else(none)?()
     }
 
     fn max_threads_per_threadgroup(&self) -> u32 {

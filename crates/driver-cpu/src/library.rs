@@ -34,6 +34,8 @@ impl CpuLibrary {
         let (code, of, options) = (self.code.clone(), signature.clone(), options.clone());
         let optimized = PipelineOptions { tier: Tier::Optimized, ..options.clone() };
         let specialization = self.code.specialization(&options);
+        let thread = (self.code.clone(), name.to_owned(), options.clone());
+        let ir = move || thread.0.ir(&thread.1, &thread.2);
         let build = move |form, optimize| {
             let load = |bytes: &[u8]| Code::from_bytes(bytes, Object::SYMBOL);
             let options = if optimize { &optimized } else { &options };
@@ -42,7 +44,7 @@ impl CpuLibrary {
             Ok(Made { code: CompiledKernel::new(&of, loaded, object), optimized, optimizable, row_sizes })
         };
         let log = self.log.kernel(&signature);
-        Ok(CpuPipeline::new(signature, specialization, Arc::new(build), log))
+        Ok(CpuPipeline::new(signature, specialization, Arc::new(build), log).with_ir(Arc::new(ir)))
     }
 }
 

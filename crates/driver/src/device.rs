@@ -301,6 +301,14 @@ pub trait Pipeline: Send + Sync + Any {
         self.signature().code.map_or(0, |code| code.threadgroup_memory)
     }
 
+    /// The LLVM IR of one thread, from which a kernel is analyzed.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason if the driver does not have it, as by default.
+    fn thread_ir(&self) -> Result<String> {
+        Err(Error::unsupported("the driver does not have the code of one thread"))
+    }
+
     /// Maximum number of threads of a threadgroup of this kernel, at most [`Limits::max_threads_per_threadgroup`](crate::Limits::max_threads_per_threadgroup).
     fn max_threads_per_threadgroup(&self) -> u32;
 

@@ -74,6 +74,19 @@ impl Library {
         })
     }
 
+    /// As [`Compiler::ir`].
+    ///
+    /// # Errors
+    /// As [`Compiler::ir`]; `Unsupported` for a bundle, which has machine code only.
+    pub fn ir(&self, name: &str, options: &PipelineOptions) -> Result<String> {
+        match &self.from {
+            From::Compiler(compiler) => compiler.ir(name, options),
+            From::Bundle(..) => Err(Error::unsupported(format!(
+                "kernel `{name}` is of a bundle, which has machine code and not the code of one thread"
+            ))),
+        }
+    }
+
     /// As [`Compiler::specialization`]. A bundle has code for the sizes that it was packed for.
     pub fn specialization(&self, options: &PipelineOptions) -> Specialization {
         match &self.from {

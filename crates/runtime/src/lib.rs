@@ -70,6 +70,8 @@ pub mod kernel {
     pub use elinvar_kernel::*;
 }
 
+pub use elinvar_analysis as analysis;
+
 pub use device::{Device, TuningCache};
 pub use graph::{Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Transfer};
 pub use indirect::{
@@ -152,6 +154,8 @@ pub use half::{bf16, f16};
 mod pages {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../../docs/analysis.md")]
+    mod analysis {}
     #[doc = include_str!("../../../docs/alerts.md")]
     mod alerts {}
     #[doc = include_str!("../../../docs/capture.md")]

@@ -127,8 +127,7 @@ impl<'a> Program<'a> {
             let ty = lower.ty(&ty)?;
             let field = crate::lower::field_name(&field);
             let text = match &ty {
-                Ty::Array(..) => format!("{};", self.declarator(&ty, &field)?),
-                Ty::Scalar(_) | Ty::Vector(..) | Ty::Struct(_) => {
+                Ty::Scalar(_) | Ty::Vector(..) | Ty::Struct(_) | Ty::Array(..) => {
                     format!("{} {field};", self.type_name(&ty)?)
                 }
                 other => {

@@ -235,6 +235,11 @@ fn build(kernel: &syn::ItemFn, program: &mut Program<'_>) -> std::result::Result
     let mut seen = BTreeSet::new();
     for input in &kernel.sig.inputs {
         match parameter(input, &mut lower) {
+            Ok((parameter, ..)) if kernel.sig.ident == parameter.name => {
+                let message =
+                    "this has the name of the kernel, which is a value that names cannot hide: rename one";
+                errors.push(Error::new(input.span(), message));
+            }
             Ok((parameter, ty, local)) => {
                 if !seen.insert(parameter.name.clone()) && parameter.name != "unused" {
                     errors.push(Error::new(input.span(), "two parameters have this name"));

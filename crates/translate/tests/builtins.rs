@@ -121,7 +121,7 @@ fn float(random: &mut Random, k: usize) -> u32 {
         f32::NEG_INFINITY,
         f32::NAN,
     ];
-    if k % 3 == 0 {
+    if k.is_multiple_of(3) {
         let edge: f32 = edges[(random.next() % edges.len() as u64) as usize];
         return edge.to_bits();
     }
@@ -328,7 +328,7 @@ fn conversions(ty: &'static str, lanes: usize) -> Vec<Case> {
     for into in INTEGERS {
         let t = vector(into);
         for mode in ["", "_rte", "_rtz", "_rtp", "_rtn"] {
-            if ty != "float" && mode != "" && mode != "_rte" {
+            if ty != "float" && !mode.is_empty() && mode != "_rte" {
                 continue;
             }
             all.push(Case { text: format!("convert_{t}_sat{mode}(a)"), result: into, ulp: 0 });

@@ -2,11 +2,13 @@
 //! independent references.
 
 pub mod basics;
+pub mod functions;
 pub mod graphs;
 pub mod images;
 pub mod linear_algebra;
 pub mod physics;
 pub mod reductions;
+pub mod semantics;
 pub mod signals;
 pub mod sorting;
 pub mod twins;

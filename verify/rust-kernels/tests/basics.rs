@@ -6,7 +6,7 @@ use elinvar_rust_kernels::basics::{bumps, powers, reverse, saxpy};
 #[test]
 fn saxpy_computes() -> Result<()> {
     println!("{}\n{}\n{}\n{}", saxpy::MSL, reverse::MSL, bumps::MSL, powers::MSL);
-    let device = Device::cpu()?;
+    let device = Device::system_default()?;
     let stream = device.stream()?;
     let xs: Vec<f32> = (0..1000).map(|i| i as f32 * 0.25).collect();
     let ys: Vec<f32> = (0..1000).map(|i| 3.0 - i as f32).collect();
@@ -23,7 +23,7 @@ fn saxpy_computes() -> Result<()> {
 
 #[test]
 fn others() -> Result<()> {
-    let device = Device::cpu()?;
+    let device = Device::system_default()?;
     let stream = device.stream()?;
     let xs: Vec<u32> = (0..160).collect();
     let mut x = device.buffer_with_data(&xs)?;

@@ -5,7 +5,7 @@ use elinvar_rust_kernels::basics::{saxpy, saxpy_line};
 
 #[test]
 fn a_fault_names_the_line_of_the_rust_file() -> Result<()> {
-    let device = Device::cpu()?;
+    let device = Device::system_default()?;
     let stream = device.stream()?;
     let x = device.buffer_with_data(&[1.0f32; 4])?;
     let mut y = device.buffer_with_data(&[1.0f32; 8])?;

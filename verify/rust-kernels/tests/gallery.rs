@@ -1,11 +1,11 @@
-//! Each kernel on the CPU device, on the host, and by an independent reference; every element is compared.
+//! Each kernel on the default device, on the host, and by an independent reference; every element is compared.
 
 use elinvar::kernel::{AtomicU32, Vec2, Vec4, f16};
 use elinvar::{Device, Grid, Pod, Result, Source, Stream};
 use elinvar_rust_kernels::{basics, graphs, images, linear_algebra, physics, reductions, signals, sorting};
 
 fn stream() -> Result<(Device, Stream)> {
-    let device = Device::cpu()?;
+    let device = Device::system_default()?;
     let stream = device.stream()?;
     Ok((device, stream))
 }
@@ -692,7 +692,7 @@ fn searches() -> Result<()> {
 /// The text compiles without a warning under the checks for Metal's address spaces.
 #[test]
 fn the_text_passes_the_strict_check() -> Result<()> {
-    let device = Device::cpu()?;
+    let device = Device::system_default()?;
     let texts = [
         ("saxpy", basics::saxpy::MSL),
         ("reverse", basics::reverse::MSL),

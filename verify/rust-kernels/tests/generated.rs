@@ -35,7 +35,7 @@ const SLOTS: usize = 64;
 
 #[test]
 fn devices_agree_with_the_host() -> Result<()> {
-    let device = Device::cpu()?;
+    let device = Device::system_default()?;
     let stream = device.stream()?;
     let mut state = 0x1234_5678_9abc_def1u64;
     let mut next = || {

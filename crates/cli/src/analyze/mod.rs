@@ -1,5 +1,6 @@
 //! `elinvar analyze`: what kernels do to memory and arithmetic units, from their code, without running them.
 
+mod occupancy;
 mod text;
 
 use std::collections::HashMap;
@@ -20,7 +21,10 @@ use crate::failure::{Failure, Result};
 use crate::report::{print_json, say};
 use crate::selection::{KernelPattern, is_selected, unmatched};
 use crate::source::{Math, SourceOptions};
+use crate::target::Target;
 use crate::value::{Value, parse_size, split_pair};
+
+use occupancy::{KernelOccupancy, Request};
 
 /// Analyze kernels: memory accesses, operations, loops, traffic of a launch
 #[derive(Args)]
@@ -28,6 +32,7 @@ use crate::value::{Value, parse_size, split_pair};
     elinvar analyze kernels/*.metal --kernel 'gemm_*' --json\n  \
     elinvar analyze examples/vector_add.metal --kernel vector_add --grid 1048576 --set n=1048576u32\n  \
     elinvar analyze examples/matmul.metal --grid 512,512 --group 16,16 --set n=512u32 --peak 2000 --bandwidth 100\n  \
+    elinvar analyze examples/matmul.metal --occupancy cuda:sm_90 --plot occupancy.svg\n  \
     elinvar analyze --github kernels/*.metal\n  \
     elinvar analyze --sarif kernels/*.metal > findings.sarif\n\n\
     Nothing is run. --grid adds totals of a launch; the numbers in `constant` arguments that addresses, loops or\n\
@@ -65,6 +70,20 @@ pub struct Analyze {
     /// Memory bandwidth of the device in GB/s, for the roofline
     #[arg(long, value_name = "GB/S", requires_all = ["grid", "peak"])]
     bandwidth: Option<f64>,
+    /// Occupancy of a GPU, which need not be there, by threadgroup size
+    ///
+    /// Registers are those of NVIDIA's assembler, if ELINVAR_PTXAS names it or it is on the path, otherwise an estimate.
+    #[arg(long, value_name = "cuda:sm_NN")]
+    occupancy: Option<Target>,
+    /// Registers of a thread, for --occupancy
+    #[arg(long, value_name = "N", requires = "occupancy", value_parser = clap::value_parser!(u32).range(1..=255))]
+    registers: Option<u32>,
+    /// Dynamic threadgroup memory in bytes, for --occupancy
+    #[arg(long, value_name = "BYTES", requires = "occupancy", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1 << 30))]
+    dynamic: u64,
+    /// Write a plot of the occupancy of one kernel
+    #[arg(long, value_name = "FILE.svg", requires = "occupancy")]
+    plot: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -81,6 +100,7 @@ struct Analyzed {
     analysis: Analysis,
     totals: Option<LaunchTotals>,
     roofline: Option<Roofline>,
+    occupancy: Option<KernelOccupancy>,
 }
 
 impl Analyze {
@@ -119,6 +139,9 @@ impl Analyze {
             }
         }
         self.print(&analyzed)?;
+        if failures.is_empty() {
+            failures.extend(self.write_plot(&analyzed).err());
+        }
         failures.iter().for_each(Failure::print);
         match failures.iter().map(Failure::exit_code).max() {
             Some(code) => Err(Failure::Reported(code)),
@@ -144,7 +167,14 @@ impl Analyze {
         names.extend(declared.unsupported.iter().map(|kernel| kernel.name.clone()));
         let mut all = Vec::new();
         for kernel in declared.kernels.iter().filter(|kernel| is_selected(&self.kernels, &kernel.name)) {
-            match self.kernel(&program, kernel, &own, scalars) {
+            let analyzed = self.kernel(&program, kernel, &own, scalars).and_then(|mut analyzed| {
+                if let Some(request) = self.occupancy_request() {
+                    let found = KernelOccupancy::new(request, &source, &analyzed.analysis, &own)?;
+                    analyzed.occupancy = Some(found);
+                }
+                Ok(analyzed)
+            });
+            match analyzed {
                 Ok(analyzed) => all.push(analyzed),
                 Err(failure) => failures.push(failure),
             }
@@ -153,6 +183,24 @@ impl Analyze {
             failures.push(elinvar::Error::Compile(vec![kernel.reason.clone()]).into());
         }
         Ok(all)
+    }
+
+    fn occupancy_request(&self) -> Option<Request> {
+        let target = self.occupancy?;
+        Some(Request { target, registers: self.registers, dynamic: self.dynamic })
+    }
+
+    /// Writes the plot of `--plot`.
+    fn write_plot(&self, analyzed: &[Analyzed]) -> Result<()> {
+        let Some(file) = &self.plot else { return Ok(()) };
+        let [Analyzed { analysis, occupancy: Some(occupancy), .. }] = analyzed else {
+            return Err(Failure::usage(format!(
+                "--plot shows one kernel, not {}; select it by --kernel",
+                analyzed.len()
+            )));
+        };
+        let failed = |error| Failure::Machine(format!("{}: {error}", file.display()));
+        std::fs::write(file, occupancy.plot(&analysis.kernel)).map_err(failed)
     }
 
     fn kernel(
@@ -166,7 +214,9 @@ impl Analyze {
         let module = program.module(&thread)?;
         let signature = &thread.origin.signature;
         let analysis = analyze(module, signature)?;
-        let Some(grid) = self.grid else { return Ok(Analyzed { analysis, totals: None, roofline: None }) };
+        let Some(grid) = self.grid else {
+            return Ok(Analyzed { analysis, totals: None, roofline: None, occupancy: None });
+        };
         let group = self.group.unwrap_or_else(|| default_group(analysis.dimensions, max_threads(signature)));
         let value =
             |name: &str| scalars.iter().find(|(given, _)| given == name).map(|(_, bytes)| bytes.clone());
@@ -184,7 +234,7 @@ impl Analyze {
         let totals = analysis.launch(&launch, Effort::default())?;
         let rates = self.peak.zip(self.bandwidth);
         let roofline = rates.map(|(peak, bandwidth)| totals.roofline(peak * 1e9, bandwidth * 1e9));
-        Ok(Analyzed { analysis, totals: Some(totals), roofline })
+        Ok(Analyzed { analysis, totals: Some(totals), roofline, occupancy: None })
     }
 
     fn print(&self, analyzed: &[Analyzed]) -> Result<()> {
@@ -202,6 +252,7 @@ impl Analyze {
         } else {
             analyzed.iter().try_for_each(|one| {
                 text::print(&one.analysis, one.totals.as_ref(), one.roofline.as_ref())?;
+                one.occupancy.as_ref().map_or(Ok(()), KernelOccupancy::print)?;
                 say("")
             })
         }
@@ -246,6 +297,7 @@ fn to_json(analyzed: &Analyzed) -> Json {
     let mut kernel = serde_json::to_value(&analyzed.analysis).unwrap_or_default();
     kernel["findings"] = serde_json::to_value(analyzed.analysis.findings()).unwrap_or_default();
     kernel["launch"] = serde_json::to_value(&analyzed.totals).unwrap_or_default();
+    kernel["occupancy"] = serde_json::to_value(&analyzed.occupancy).unwrap_or_default();
     kernel["roofline"] = serde_json::to_value(analyzed.roofline).unwrap_or_default();
     kernel
 }

@@ -95,7 +95,7 @@ fn row(access: &Access, analysis: &Analysis) -> (Vec<String>, String) {
 }
 
 /// The word of an enumeration's value, as in JSON.
-fn word(value: &impl Serialize) -> String {
+pub fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),

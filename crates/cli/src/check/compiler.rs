@@ -1,9 +1,10 @@
 //! [`Compiler`]: the compiler for a target, with or without code generation.
 
 use elinvar::{Error, Signature, Source};
-use elinvar_code::{Declared, Rejected, Verdict, check_sizes, user_cache};
+use elinvar_analysis::AppleFamily;
+use elinvar_code::{Accepted, Declared, Program, Rejected, Verdict, check_sizes, user_cache};
 use elinvar_driver::PipelineOptions;
-use elinvar_msl::{CachedProgram, Toolchain};
+use elinvar_msl::{CachedProgram, InductionVariables, Toolchain};
 use elinvar_native::{Form, SizeBound};
 use elinvar_ptx::Constants;
 
@@ -24,6 +25,8 @@ pub fn declarations(source: &Source) -> Result<Declared, Error> {
 pub enum Compiler {
     Cpu(elinvar_native::Compiler),
     Cuda(elinvar_ptx::Compiler),
+    /// The front end, and a family of Apple's GPUs.
+    Apple(Program, AppleFamily),
 }
 
 impl Compiler {
@@ -37,10 +40,13 @@ impl Compiler {
             Target::Cpu(None) => native(elinvar_native::Target::from_env()?),
             Target::Cpu(Some(level)) => native(elinvar_native::Target::of(level)?),
             Target::Cuda(target) => elinvar_ptx::Compiler::new(user_cache(), source, target).map(Self::Cuda),
-            Target::Metal => Err(Error::unsupported(
-                "Metal compiles on Apple devices; `--syntax-only` checks what is known without",
-            )),
+            Target::Metal => Self::apple(source, AppleFamily::M1),
+            Target::Apple(family) => Self::apple(source, family),
         }
+    }
+
+    fn apple(source: &Source, family: AppleFamily) -> Result<Self, Error> {
+        Ok(Self::Apple(Program::new(user_cache(), source, InductionVariables::AsWritten)?, family))
     }
 
     /// Declarations of the source.
@@ -48,6 +54,7 @@ impl Compiler {
         match self {
             Self::Cpu(compiler) => compiler.declared(),
             Self::Cuda(compiler) => compiler.declared(),
+            Self::Apple(program, _) => program.declared(),
         }
     }
 
@@ -59,6 +66,7 @@ impl Compiler {
         match self {
             Self::Cpu(compiler) => compiler.signature(name, options),
             Self::Cuda(compiler) => compiler.signature(name, options),
+            Self::Apple(program, _) => Ok(program.thread(name, &options.constants)?.origin.signature.clone()),
         }
     }
 
@@ -67,6 +75,9 @@ impl Compiler {
     pub fn build(&self, kernels: &[&Signature], options: &PipelineOptions, codegen: bool) -> Vec<Built> {
         let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
         let verdicts = match self {
+            Self::Apple(program, family) => {
+                names.iter().map(|name| portable(program, *family, name, options)).collect()
+            }
             _ if codegen => names.iter().map(|name| self.generate(name, options)).collect(),
             Self::Cpu(compiler) => compiler.check(&names, options),
             Self::Cuda(compiler) => compiler.check(&names, options, Constants::Values),
@@ -92,6 +103,7 @@ impl Compiler {
     fn generate(&self, name: &str, options: &PipelineOptions) -> Verdict {
         let signature = self.signature(name, options).map_err(|error| Rejected { signature: None, error })?;
         check_sizes(&signature, |group| match self {
+            Self::Apple(..) => Ok(()),
             Self::Cpu(compiler) => {
                 let form = Form { group: Some(group), stoppable: false, objects: SizeBound::DEFAULT };
                 compiler.kernel(name, options, form).map(drop)
@@ -101,4 +113,33 @@ impl Compiler {
                 .and_then(|_| compiler.check_group(name, options, group)),
         })
     }
+}
+
+/// Whether a family of Apple's GPUs has the limits and features that a kernel needs, and Metal promises what it relies on.
+fn portable(program: &Program, family: AppleFamily, name: &str, options: &PipelineOptions) -> Verdict {
+    let read = || {
+        let thread = program.thread(name, &options.constants)?;
+        Ok((program.module(&thread)?, thread))
+    };
+    let (module, thread) = read().map_err(|error| Rejected { signature: None, error })?;
+    let signature = thread.origin.signature.clone();
+    let mut found: Vec<(Option<u32>, String)> = elinvar_analysis::violations(family, &module, &signature)
+        .into_iter()
+        .map(|violation| {
+            let own = violation.location.filter(|place| place.file == signature.file);
+            (own.map(|place| place.line), violation.reason)
+        })
+        .collect();
+    if let Some(line) = signature.code.and_then(|code| code.spin_wait) {
+        let why = "this loop waits for another thread: Metal does not promise that the threadgroups of a grid run at the same time";
+        found.push((Some(line), why.to_owned()));
+    }
+    if found.is_empty() {
+        return Ok(Accepted { signature, beyond_one_simdgroup: None });
+    }
+    // At the place of the first, with all reasons.
+    let line = found.iter().find_map(|(line, _)| *line).unwrap_or(signature.line);
+    let reasons: Vec<String> = found.into_iter().map(|(_, reason)| reason).collect();
+    let why = format!("{}:{line}: {}", signature.file, reasons.join("; "));
+    Err(Rejected { signature: Some(Box::new(signature)), error: Error::unsupported(why) })
 }

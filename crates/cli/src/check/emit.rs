@@ -49,9 +49,9 @@ impl Emit {
             _ => return Err(Failure::usage("--emit prints code for one target; give --target once")),
         };
         let needed = match (self, target) {
-            (Self::Ptx, Target::Cpu(_) | Target::Metal) => "cuda",
+            (Self::Ptx, Target::Cpu(_) | Target::Metal | Target::Apple(_)) => "cuda",
             (Self::VectorIr | Self::Asm | Self::Lines, Target::Cuda(_)) => "cpu",
-            (_, Target::Metal) => "cpu or cuda",
+            (_, Target::Metal | Target::Apple(_)) => "cpu or cuda",
             _ => return Ok(target),
         };
         Err(Failure::usage(format!("--emit {} is for --target {needed}, not {target}", self.name())))
@@ -97,6 +97,7 @@ fn code(
                 Emit::Ir | Emit::Ptx => compiler.ir(name, options),
             }
         }
+        Compiler::Apple(..) => Err(Error::unsupported("Metal compiles on Apple devices")),
         Compiler::Cuda(compiler) => match emit {
             Emit::Ptx => compiler.kernel(name, options, Constants::Values).map(|ptx| ptx.text),
             Emit::Ir | Emit::VectorIr | Emit::Asm | Emit::Lines => compiler.ir(name, options),

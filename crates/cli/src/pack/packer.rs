@@ -39,6 +39,11 @@ impl Packer {
                 let target = elinvar_native::Target::of(level.unwrap_or_default())?;
                 Self::Cpu(elinvar_native::Compiler::packing(cache, source, target, bundle)?)
             }
+            Target::Apple(_) => {
+                return Err(Error::invalid(
+                    "a bundle's code for Apple GPUs is for all families: `--target metal`",
+                ));
+            }
             Target::Metal => Self::Metal(elinvar_driver_metal::Packer::new(cache, source, metallib, bundle)?),
         })
     }

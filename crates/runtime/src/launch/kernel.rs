@@ -5,7 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Dim3, Label, Pipeline, Result, Signature};
+use elinvar_analysis::Analysis;
+use elinvar_driver::{Dim3, Error, Label, Pipeline, Result, Signature};
 
 use crate::launch::grid::checked;
 use crate::launch::suggest::{Suggestion, suggest, suggested_size};
@@ -43,6 +44,18 @@ impl Kernel {
     /// `InvalidArgument` if the grid or its threadgroup is out of range.
     pub fn threadgroup_size(&self, grid: Grid) -> Result<Option<Dim3>> {
         Ok(grid.resolve(self)?.map(|size| size.group))
+    }
+
+    /// What the kernel does to memory and arithmetic units, from its code ([`elinvar_analysis`]); with
+    /// [`Analysis::launch`], totals of a launch. The front end reads the code again, or its cache.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason on devices that do not have the code of one thread: other than the CPU, and for a kernel of a bundle.
+    pub fn analysis(&self) -> Result<Analysis> {
+        let name = &self.signature().name;
+        let module = elinvar_ir::Module::parse(&self.pipeline.thread_ir()?);
+        let module = module.map_err(|error| Error::unsupported(format!("kernel `{name}`: {error}")))?;
+        elinvar_analysis::analyze(Arc::new(module), self.signature())
     }
 
     /// Prepares the kernel for launches with threadgroups of `group` threads, so that the first takes as long as later ones: optimized code

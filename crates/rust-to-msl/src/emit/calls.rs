@@ -47,6 +47,12 @@ impl Emit<'_, '_> {
                 given.push(code);
                 continue;
             };
+            if is_constant(argument) {
+                return self.error(
+                    argument,
+                    "kernels pass no references to constants: name the constant in the function",
+                );
+            }
             let length = callee.lengths.contains(&index);
             match (inner.as_ref(), callee.parameters.get(index)) {
                 (Ty::Array(_, length_of), Some(Ty::Ref { inner, .. })) if matches!(**inner, Ty::Slice(_)) => {
@@ -87,6 +93,15 @@ fn root(expr: &Expr) -> Option<usize> {
         Kind::Local(local) => Some(*local),
         Kind::Index(base, _) | Kind::Field(base, _) | Kind::Borrow(base) | Kind::Deref(base) => root(base),
         _ => None,
+    }
+}
+
+/// Whether the expression borrows a constant array.
+fn is_constant(expr: &Expr) -> bool {
+    match &expr.kind {
+        Kind::Constant(_) => matches!(expr.ty, Ty::Array(..)),
+        Kind::Index(base, _) | Kind::Borrow(base) => is_constant(base),
+        _ => false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::{Code, Emit, Into_, TERNARY, has_effect, is_stable, is_ternary, needs_statements};
+use super::{Code, Emit, Into_, TERNARY, has_effect, is_stable, is_ternary};
 use crate::error::Result;
 use crate::hir::{Binary, Block, Expr, Kind, Operation};
 use crate::types::{Scalar, Ty};
@@ -68,10 +68,15 @@ impl Emit<'_, '_> {
                 Ok(Code::primary(format!("{name}{open}{}{close}", join(&codes))))
             }
             Kind::Struct(name, fields) => self.struct_value(expr, name, fields),
-            Kind::Block(block) if block.statements.is_empty() => match &block.tail {
-                Some(tail) => self.expr(tail),
-                None => Ok(Code::primary(String::new())),
-            },
+            Kind::Block(block) if !matches!(self.ty(expr), Ty::Unit | Ty::Never) => {
+                for statement in &block.statements {
+                    self.block_statement(statement)?;
+                }
+                match &block.tail {
+                    Some(tail) => self.expr(tail),
+                    None => Ok(Code::primary(String::new())),
+                }
+            }
             Kind::If(condition, then, Some(otherwise)) if is_ternary(then, Some(otherwise)) => {
                 let condition = self.expr(condition)?;
                 let then = match &then.tail {
@@ -157,7 +162,7 @@ impl Emit<'_, '_> {
         let mut codes = Vec::new();
         for (index, expr) in exprs.iter().enumerate() {
             let code = self.expr(expr)?;
-            let before = last.is_some_and(|last| index < last || index == last && !needs_statements(expr));
+            let before = last.is_some_and(|last| index <= last);
             let keep = before && changing > 1 && !is_stable(self.function, expr);
             let ty = self.ty(expr);
             codes.push(match ty {

@@ -69,6 +69,8 @@ pub(crate) struct Emit<'a, 'p> {
     writer: Writer,
     loops: Vec<Around>,
     names: BTreeSet<String>,
+    /// Variables of the translation, which are set once.
+    temporaries: BTreeSet<String>,
     /// It is the value of a constant, in which nothing overflows.
     constant: bool,
     /// Slices whose length is used.
@@ -85,6 +87,7 @@ impl<'a, 'p> Emit<'a, 'p> {
             writer: Writer::default(),
             loops: Vec::new(),
             names,
+            temporaries: BTreeSet::new(),
             constant: false,
             lengths: BTreeSet::new(),
         }
@@ -124,6 +127,7 @@ impl<'a, 'p> Emit<'a, 'p> {
     /// Declares a variable for a value, and returns its name.
     fn declare(&mut self, base: &str, ty: &Ty) -> Result<String> {
         let name = self.fresh(base);
+        self.temporaries.insert(name.clone());
         let ty = self.program.type_name(ty)?;
         self.writer.line(format!("{ty} {name};"));
         Ok(name)
@@ -131,7 +135,11 @@ impl<'a, 'p> Emit<'a, 'p> {
 
     /// Keeps a value in a variable.
     fn spill(&mut self, code: &Code, ty: &Ty) -> Result<Code> {
+        if self.temporaries.contains(&code.text) {
+            return Ok(code.clone());
+        }
         let name = self.fresh("value");
+        self.temporaries.insert(name.clone());
         let ty = self.program.type_name(ty)?;
         self.writer.line(format!("{ty} {name} = {};", code.text));
         Ok(Code::primary(name))

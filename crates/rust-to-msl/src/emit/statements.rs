@@ -23,6 +23,12 @@ impl Emit<'_, '_> {
                     self.writer.line(format!("{type_name} {name};"));
                     return Ok(());
                 };
+                if matches!(ty, Ty::Array(..)) && self.is_plain_array(value) {
+                    return self.error(
+                        value,
+                        "kernels do not copy arrays of threadgroup memory and constants: copy elements",
+                    );
+                }
                 if let Kind::Repeat(element, length) = &value.kind {
                     return self.repeat(&type_name, &name, element, length, value);
                 }
@@ -41,14 +47,21 @@ impl Emit<'_, '_> {
         }
     }
 
+    /// Whether the value is a part of a threadgroup variable or of a constant, which are C arrays.
+    fn is_plain_array(&self, value: &Expr) -> bool {
+        match &value.kind {
+            Kind::Index(base, _) | Kind::Deref(base) | Kind::Borrow(base) => self.is_plain_array(base),
+            Kind::Local(local) => self.function.locals[*local].space == crate::types::Space::Threadgroup,
+            Kind::Constant(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether the expression itself is statements, not an operand of it.
     fn is_statement(&self, expr: &Expr) -> bool {
         needs_statements(expr)
             && match &expr.kind {
-                Kind::Block(block) => {
-                    !block.statements.is_empty()
-                        || block.tail.as_ref().is_some_and(|tail| self.is_statement(tail))
-                }
+                Kind::Block(block) => block.tail.as_ref().is_some_and(|tail| self.is_statement(tail)),
                 Kind::If(..) | Kind::Match(..) | Kind::Loop(_) => true,
                 _ => false,
             }

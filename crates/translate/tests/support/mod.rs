@@ -19,7 +19,19 @@ pub fn translated(text: &str) -> Translation {
 
 /// Runs kernel `k(in0, in1, in2, out)` of an OpenCL C source on the CPU device, over `threads` threads.
 pub fn run(text: &str, inputs: &[Vec<u8>; 3], bytes: usize, threads: usize) -> Vec<u8> {
-    let translation = translated(text);
+    run_in(text, "", inputs, bytes, threads)
+}
+
+/// [`run`] for a source that includes files of a folder.
+pub fn run_in(text: &str, folder: &str, inputs: &[Vec<u8>; 3], bytes: usize, threads: usize) -> Vec<u8> {
+    let toolchain = Toolchain::find().expect("clang");
+    let mut source = elinvar_driver::Source::named("test.cl", text);
+    if !folder.is_empty() {
+        source = source.include_dir(folder);
+    }
+    let translation =
+        elinvar_translate::opencl(&toolchain, &source, &Options::default()).expect("valid OpenCL C");
+    assert!(translation.errors.is_empty(), "{:#?}", translation.errors);
     let device = Device::cpu().expect("a CPU");
     let library = device.compile(Source::named("test.metal", translation.msl.as_str()));
     let library = library.unwrap_or_else(|error| panic!("{error}\n{}", translation.msl));

@@ -27,14 +27,20 @@ pub fn absence() -> Option<String> {
 
 /// Runs kernel `k(in0, in1, in2, out)`. Objects live until the process ends.
 pub fn run(text: &str, inputs: &[Vec<u8>; 3], bytes: usize, threads: usize) -> Vec<u8> {
+    run_in(text, "/", inputs, bytes, threads)
+}
+
+/// [`run`] for a source that includes files of a folder.
+pub fn run_in(text: &str, folder: &str, inputs: &[Vec<u8>; 3], bytes: usize, threads: usize) -> Vec<u8> {
     let platforms = get_platform_ids().expect("platforms");
     let mut devices = platforms.iter().filter_map(|p| get_device_ids(*p, CL_DEVICE_TYPE_CPU).ok()).flatten();
     let device = devices.next().expect("a CPU");
     let context = create_context(&[device], null(), None, null_mut()).expect("a context");
     // SAFETY: the context belongs to this device.
     let queue = unsafe { create_command_queue(context, device, 0) }.expect("a queue");
+    let options = std::ffi::CString::new(format!("-cl-std=CL1.2 -I {folder}")).expect("no zeros");
     let program = create_program_with_source(context, &[text]).expect("a program");
-    if build_program(program, &[device], c"-cl-std=CL1.2", None, null_mut()).is_err() {
+    if build_program(program, &[device], &options, None, null_mut()).is_err() {
         let log = get_program_build_info(program, device, CL_PROGRAM_BUILD_LOG).expect("a log");
         panic!("{log}");
     }

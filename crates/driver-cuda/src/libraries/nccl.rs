@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
@@ -86,6 +86,36 @@ library! {
     }
 }
 
+/// Read by threads that call NCCL, and held for writing from the end of the process on: the library's destructors run then.
+static CALLS: RwLock<()> = RwLock::new(());
+
+/// Keeps the process from ending as long as it exists, at most for [`ENDING`].
+fn calling() -> RwLockReadGuard<'static, ()> {
+    CALLS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no thread calls NCCL, and keeps them from it.
+extern "C" fn end_calls() {
+    let begin = Instant::now();
+    while begin.elapsed() < ENDING {
+        if let Ok(forever) = CALLS.try_write() {
+            return std::mem::forget(forever);
+        }
+        std::thread::sleep(CHECK);
+    }
+}
+
+/// Registers [`end_calls`], behind the library's own handlers, so that it is called before them.
+#[cfg(unix)]
+#[allow(unsafe_code)] // a C function
+fn at_exit() {
+    // SAFETY: `end_calls` does not unwind.
+    let _is_kept = unsafe { libc::atexit(end_calls) };
+}
+
+#[cfg(not(unix))]
+fn at_exit() {}
+
 /// NCCL for one device.
 pub(crate) struct Nccl {
     context: Arc<Context>,
@@ -147,6 +177,7 @@ impl Nccl {
                     path.display()
                 ));
             }
+            at_exit();
             Ok(Arc::new(functions))
         };
         let functions = FUNCTIONS.get_or_init(open).clone().map_err(Error::Unsupported)?;
@@ -175,7 +206,7 @@ impl CollectiveLibrary for Nccl {
     #[allow(unsafe_code)] // a C function
     fn unique_id(&self) -> Result<Vec<u8>> {
         let _current = self.context.enter()?;
-        let mut id = UniqueId([0; 128]);
+        let (_calling, mut id) = (calling(), UniqueId([0; 128]));
         // SAFETY: it writes 128 bytes.
         unsafe { self.functions.unique_id(&mut id) }
             .map_err(|status| self.error(status, "creating an identity"))?;
@@ -185,7 +216,7 @@ impl CollectiveLibrary for Nccl {
     #[allow(unsafe_code)] // C functions
     fn join(&self, id: &[u8], rank: u32, size: u32, check: &mut Check<'_>) -> Result<Box<dyn LibraryMember>> {
         let id: [u8; 128] = id.try_into().map_err(|_| Error::invalid("an identity that is not NCCL's"))?;
-        let (context, functions) = (self.context.clone(), self.functions.clone());
+        let (context, functions, _calling) = (self.context.clone(), self.functions.clone(), calling());
         let current = context.enter()?;
         let stream = Handle(context.create_stream(0)?);
         let scratch = CudaMemory::new(&context, 256, Storage::Private, Init::Zeroed)?;
@@ -233,7 +264,7 @@ impl NcclMember {
         while let Err(Status { call, code: IN_PROGRESS }) = status {
             check()?;
             pause(begin);
-            let _current = self.nccl.context.enter()?;
+            let (_calling, _current) = (calling(), self.nccl.context.enter()?);
             let mut code = 0;
             // SAFETY: the handle is ours; it writes a number.
             status = unsafe { self.nccl.functions.async_error(self.comm.0, &mut code) };
@@ -251,6 +282,7 @@ impl NcclMember {
         if comm.is_null() {
             return;
         }
+        let _calling = calling();
         if let Ok(_current) = self.nccl.context.enter() {
             // SAFETY: the handle is ours and not used any more. There is nothing to do about a failure.
             let _ended = unsafe { self.nccl.functions.abort(comm) };
@@ -351,7 +383,7 @@ impl NcclMember {
     fn try_run(&self, call: &CollectiveCall, check: &mut Check<'_>) -> Result<()> {
         let what = call.to_string();
         let begun = {
-            let _current = self.nccl.context.enter()?;
+            let (_calling, _current) = (calling(), self.nccl.context.enter()?);
             self.enqueue(call)?
         };
         self.settle(begun, &what, check)?;
@@ -403,6 +435,7 @@ impl LibraryMember for NcclMember {
 impl Drop for NcclMember {
     #[allow(unsafe_code)] // C functions
     fn drop(&mut self) {
+        let _calling = calling();
         if !self.comm.0.is_null() {
             let deadline = Instant::now() + ENDING;
             let mut check = || {

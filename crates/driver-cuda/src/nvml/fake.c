@@ -77,7 +77,7 @@ OF_GPU(nvmlDeviceGetMaxPcieLinkGeneration, (void *device, u32 *value), *value = 
 OF_GPU(nvmlDeviceGetCurrPcieLinkWidth, (void *device, u32 *value), *value = 8)
 OF_GPU(nvmlDeviceGetMaxPcieLinkWidth, (void *device, u32 *value), *value = 16)
 OF_GPU(nvmlDeviceGetNvLinkState, (void *device, u32 link, u32 *up), if (link > 1) return INVALID; *up = OR(link == 0, 7))
-OF_GPU(nvmlDeviceGetNvLinkVersion, (void *device, u32 link, u32 *version), *version = 4)
+OF_GPU(nvmlDeviceGetNvLinkVersion, (void *device, u32 link, u32 *version), *version = 6)
 OF_GPU(nvmlDeviceGetNvLinkErrorCounter, (void *device, u32 link, int counter, u64 *count),
        if (counter == 3) return NOT_SUPPORTED; *count = link * 100 + counter)
 

@@ -67,7 +67,7 @@ fn active(gpu: &Device<'_>, address: &str) -> (u32, u32, u32) {
             Ok(false) => continue,
             Err(_) => break,
         }
-        generation = generation.max(link.version().unwrap_or(0));
+        generation = generation.max(super::nvlink_generation(link.version().unwrap_or(0)));
         match link.remote_pci_info() {
             Ok(remote) if remote.bus_id == address => direct += 1,
             // Another GPU.

@@ -27,6 +27,11 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 #[cfg(windows)]
 const LIBRARY: &str = "nvml.dll";
 
+/// Generation of NVLink, from `nvmlNvlinkVersion_t` of `nvml.h`, whose values from 1 are 1.0, 2.0, 2.2, 3.0, 3.1, 4.0 and 5.0; 0 for others.
+fn nvlink_generation(version: u32) -> u32 {
+    [0, 1, 2, 2, 3, 3, 4, 5].get(version as usize).copied().unwrap_or(0)
+}
+
 /// A GPU of CUDA in NVML.
 pub(crate) struct Sensor {
     identity: Identity,

@@ -193,7 +193,11 @@ impl Found<'_> {
             };
             links += 1;
             readings.add(Quantity::NvLinkUp, &[&name], Ok(f64::from(u8::from(up))));
-            readings.add(Quantity::NvLinkVersion, &[&name], told(handle.version()));
+            readings.add(
+                Quantity::NvLinkVersion,
+                &[&name],
+                told(handle.version().map(super::nvlink_generation)),
+            );
             for (kind, counter) in LINK_ERRORS {
                 readings.add(Quantity::NvLinkErrors, &[&name, kind], counted(handle.error_counter(counter)));
             }

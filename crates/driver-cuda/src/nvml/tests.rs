@@ -75,6 +75,7 @@ fn values_are_in_the_units_of_their_quantities() {
         (Q::Errors, &["pcie_replay"], 3.0),
         (Q::NvLinkUp, &["0"], 1.0),
         (Q::NvLinkUp, &["1"], 0.0),
+        // `NVML_NVLINK_VERSION_4_0` is 6.
         (Q::NvLinkVersion, &["1"], 4.0),
         (Q::NvLinkSpeed, &[], 26.562e9),
         (Q::NvLinkBytes, &["0", "transmit"], 1_024_000.0),

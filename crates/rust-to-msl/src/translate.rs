@@ -252,6 +252,7 @@ fn build(kernel: &syn::ItemFn, program: &mut Program<'_>) -> std::result::Result
     if !errors.is_empty() {
         return Err(errors);
     }
+    check_helpers(program.items)?;
     let (function, table) = lower.function(&kernel.block, Ty::Unit)?;
     for (parameter, _, local) in &parameters {
         if parameter.role == Role::Value {
@@ -369,22 +370,65 @@ fn is_collective(expr: &crate::hir::Expr) -> bool {
         if crate::builtins::function(name).is_some_and(|builtin| builtin.collective))
 }
 
-/// Whether a helper function waits for other threads.
+/// Whether the kernel or a helper function waits for other threads.
 fn uses_collective(kernel: &syn::ItemFn, items: &Items) -> bool {
-    struct Find(bool);
+    names(kernel).iter().any(|name| is_collective_name(name)) || !waiting(items).is_empty()
+}
+
+fn is_collective_name(name: &str) -> bool {
+    crate::builtins::function(name).is_some_and(|builtin| builtin.collective)
+}
+
+/// Last segments of the paths in a function.
+fn names(function: &syn::ItemFn) -> BTreeSet<String> {
+    struct Find(BTreeSet<String>);
     impl<'a> syn::visit::Visit<'a> for Find {
         fn visit_path(&mut self, path: &'a syn::Path) {
-            let name = path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
-            self.0 |= crate::builtins::function(&name).is_some_and(|builtin| builtin.collective);
+            self.0.extend(path.segments.last().map(|segment| segment.ident.to_string()));
             syn::visit::visit_path(self, path);
         }
     }
-    let mut find = Find(false);
-    syn::visit::Visit::visit_item_fn(&mut find, kernel);
-    for function in items.functions.values() {
-        syn::visit::Visit::visit_item_fn(&mut find, function);
-    }
+    let mut find = Find(BTreeSet::new());
+    syn::visit::Visit::visit_item_fn(&mut find, function);
     find.0
+}
+
+/// Helper functions that wait for other threads, or call one that does.
+fn waiting(items: &Items) -> Vec<&syn::ItemFn> {
+    let mut left: Vec<(&syn::ItemFn, BTreeSet<String>)> =
+        items.functions.values().map(|function| (&*function, names(function))).collect();
+    let (mut found, mut known) = (Vec::new(), BTreeSet::new());
+    loop {
+        let waits = |names: &BTreeSet<String>| {
+            names.iter().any(|name| is_collective_name(name) || known.contains(name))
+        };
+        let (new, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, names)| waits(names));
+        if new.is_empty() {
+            return found;
+        }
+        known.extend(new.iter().map(|(function, _)| function.sig.ident.to_string()));
+        found.extend(new.into_iter().map(|(function, _)| function));
+        left = rest;
+    }
+}
+
+/// Rejects a barrier in a helper function with a `&mut` parameter: on the host, other threads would write to what the reference excludes others
+/// from.
+fn check_helpers(items: &Items) -> std::result::Result<(), Vec<Error>> {
+    let is_exclusive = |input: &&syn::FnArg| match input {
+        syn::FnArg::Typed(typed) => matches!(&*typed.ty, syn::Type::Reference(to) if to.mutability.is_some()),
+        syn::FnArg::Receiver(receiver) => receiver.mutability.is_some() && receiver.reference.is_some(),
+    };
+    let error = |function: &syn::ItemFn| {
+        let input = function.sig.inputs.iter().find(is_exclusive)?;
+        let message = format!(
+            "`{}` waits for other threads, and so cannot have a `&mut` parameter: move the barrier to the kernel, or return a value",
+            function.sig.ident
+        );
+        Some(Error::new(input.span(), message))
+    };
+    let errors: Vec<Error> = waiting(items).into_iter().filter_map(error).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 /// Whether the attribute of a parameter is one of kernels.

@@ -516,7 +516,7 @@ fn main() -> ExitCode {
     let absence = pocl::absence();
     let required = std::env::var("ELINVAR_REQUIRE_OPENCL").is_ok_and(|value| value == "1");
     if let Some(why) = &absence {
-        println!(
+        eprintln!(
             "cases with an OpenCL driver are ignored: {why}; `scripts/setup.sh opencl` installs PoCL on Debian"
         );
     }

@@ -110,7 +110,7 @@ fn main() -> ExitCode {
     let missing = "ELINVAR_OPENCL_CORPUS does not name hashcat's folder `OpenCL`: run `cargo xtask opencl`";
     let absence = pocl::absence().or_else(|| folder.is_none().then(|| missing.to_owned()));
     if let Some(why) = &absence {
-        println!("cases with published sources are ignored: {why}");
+        eprintln!("cases with published sources are ignored: {why}");
     }
     let trial = |case: Case| {
         let folder = folder.clone();

@@ -396,7 +396,7 @@ fn names(function: &syn::ItemFn) -> BTreeSet<String> {
 /// Helper functions that wait for other threads, or call one that does.
 fn waiting(items: &Items) -> Vec<&syn::ItemFn> {
     let mut left: Vec<(&syn::ItemFn, BTreeSet<String>)> =
-        items.functions.values().map(|function| (&*function, names(function))).collect();
+        items.functions.values().map(|function| (function, names(function))).collect();
     let (mut found, mut known) = (Vec::new(), BTreeSet::new());
     loop {
         let waits = |names: &BTreeSet<String>| {

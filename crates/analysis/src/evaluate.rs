@@ -270,20 +270,7 @@ fn binary(op: BinaryOp, width: u32, a: Number, b: Number) -> Option<Number> {
 }
 
 pub(crate) fn compare(pred: IntPredicate, width: u32, a: i128, b: i128) -> bool {
-    let (x, y) = (signed(a, width), signed(b, width));
-    let (a, b) = (mask(a, width), mask(b, width));
-    match pred {
-        IntPredicate::Eq => a == b,
-        IntPredicate::Ne => a != b,
-        IntPredicate::Ugt => a > b,
-        IntPredicate::Uge => a >= b,
-        IntPredicate::Ult => a < b,
-        IntPredicate::Ule => a <= b,
-        IntPredicate::Sgt => x > y,
-        IntPredicate::Sge => x >= y,
-        IntPredicate::Slt => x < y,
-        IntPredicate::Sle => x <= y,
-    }
+    pred.holds([mask(a, width), mask(b, width)], [signed(a, width), signed(b, width)])
 }
 
 fn cast(op: CastOp, from: &Type, to: &Type, number: Number) -> Option<Number> {

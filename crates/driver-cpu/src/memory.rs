@@ -28,6 +28,8 @@ const GUARD_BYTES: usize = 64 << 10;
 pub(crate) struct Account {
     limit: u64,
     used: AtomicU64,
+    /// Without an effect on other systems than Linux.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     node: Option<u32>,
 }
 

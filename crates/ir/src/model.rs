@@ -245,6 +245,24 @@ spelled!(
     }
 );
 
+impl IntPredicate {
+    /// Whether it holds for two integers, given as unsigned numbers `a` and `b` and as signed numbers `x` and `y`.
+    pub fn holds<U: PartialOrd, S: PartialOrd>(self, [a, b]: [U; 2], [x, y]: [S; 2]) -> bool {
+        match self {
+            Self::Eq => a == b,
+            Self::Ne => a != b,
+            Self::Ugt => a > b,
+            Self::Uge => a >= b,
+            Self::Ult => a < b,
+            Self::Ule => a <= b,
+            Self::Sgt => x > y,
+            Self::Sge => x >= y,
+            Self::Slt => x < y,
+            Self::Sle => x <= y,
+        }
+    }
+}
+
 spelled!(
     FloatPredicate {
         False = "false", Oeq = "oeq", Ogt = "ogt", Oge = "oge", Olt = "olt", Ole = "ole", One = "one",

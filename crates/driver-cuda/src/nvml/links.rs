@@ -2,7 +2,9 @@
 
 use elinvar_driver::{Link, LinkKind};
 use nvml_wrapper::Device;
-use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TopologyLevel};
+#[cfg(target_os = "linux")]
+use nvml_wrapper::enum_wrappers::device::TopologyLevel;
+use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus};
 
 use super::{Found, Sensor};
 

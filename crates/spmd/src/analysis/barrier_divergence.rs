@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 
-use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, IntPredicate, Module, Op, Operand, Term, Type, ValueId};
+use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Module, Op, Operand, Term, Type, ValueId};
 
 use crate::Error;
 use crate::analysis::regions::{Region, reachable, regions};
@@ -175,7 +175,7 @@ impl<'k> Conditions<'k> {
             }
             Op::ICmp { pred, ty, a, b, .. } => {
                 let (a, b) = (self.operand(a, ty, thread, fuel)?, self.operand(b, ty, thread, fuel)?);
-                Some(compare(*pred, signed(ty, a)?, signed(ty, b)?, a, b).into())
+                Some(pred.holds([a, b], [signed(ty, a)?, signed(ty, b)?]).into())
             }
             Op::Cast { op, from, .. } => {
                 let inner = self.operand(&from.op, &from.ty, thread, fuel)?;
@@ -219,19 +219,4 @@ fn binary(op: BinaryOp, ty: &Type, a: u128, b: u128) -> Option<u128> {
         BinaryOp::AShr if b < u128::from(width) => (signed(ty, a)? >> b) as u128,
         _ => return None,
     })
-}
-
-fn compare(pred: IntPredicate, sa: i128, sb: i128, a: u128, b: u128) -> bool {
-    match pred {
-        IntPredicate::Eq => a == b,
-        IntPredicate::Ne => a != b,
-        IntPredicate::Ugt => a > b,
-        IntPredicate::Uge => a >= b,
-        IntPredicate::Ult => a < b,
-        IntPredicate::Ule => a <= b,
-        IntPredicate::Sgt => sa > sb,
-        IntPredicate::Sge => sa >= sb,
-        IntPredicate::Slt => sa < sb,
-        IntPredicate::Sle => sa <= sb,
-    }
 }

@@ -94,13 +94,19 @@ pub(super) fn storage_mode(context: &Context) -> Result<f64> {
     Ok(overhead(shared, private))
 }
 
-/// A copy between host and device without Elinvar.
-struct Bare<'b> {
-    copy: Box<dyn FnMut() -> Result<()> + 'b>,
+/// A copy of the baseline.
+type Copy<'b> = Box<dyn FnMut() -> Result<()> + 'b>;
+
+/// A copy within the host's memory.
+fn memcpy<'b>(source: &'b [u8], target: &'b mut [u8]) -> Copy<'b> {
+    Box::new(|| {
+        std::hint::black_box(&mut *target).copy_from_slice(std::hint::black_box(source));
+        Ok(())
+    })
 }
 
 /// Medians of both in turns, as the overhead of the first in percent.
-fn in_turns(mut ours: impl FnMut() -> Result<()>, mut bare: Bare<'_>) -> Result<f64> {
+fn in_turns(mut ours: impl FnMut() -> Result<()>, mut bare: Copy<'_>) -> Result<f64> {
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..=ROUNDS {
         for (who, times) in times.iter_mut().enumerate() {
@@ -108,7 +114,7 @@ fn in_turns(mut ours: impl FnMut() -> Result<()>, mut bare: Bare<'_>) -> Result<
             if who == 0 {
                 ours()?
             } else {
-                (bare.copy)()?
+                bare()?
             }
             // The first round touches the memory.
             times.extend((round > 0).then(|| start.elapsed().as_nanos() as u64));
@@ -131,14 +137,9 @@ fn bytes() -> Vec<u8> {
 pub(super) fn upload(context: &Context) -> Result<f64> {
     let (source, mut target) = (bytes(), private(&context.device)?);
     let mut other = vec![0_u8; TRANSFER];
-    let bare: Bare<'_> = match context.device.kind() {
-        DeviceKind::Cuda => Bare { copy: cuda::uploads(&source)? },
-        _ => Bare {
-            copy: Box::new(|| {
-                std::hint::black_box(&mut other).copy_from_slice(std::hint::black_box(&source));
-                Ok(())
-            }),
-        },
+    let bare = match context.device.kind() {
+        DeviceKind::Cuda => cuda::uploads(&source)?,
+        _ => memcpy(&source, &mut other),
     };
     let overhead = in_turns(|| Ok(target.write(&source)?), bare)?;
     same(&target.to_vec()?, &source)?;
@@ -150,14 +151,9 @@ pub(super) fn download(context: &Context) -> Result<f64> {
     let (source, mut device) = (bytes(), private(&context.device)?);
     device.write(&source)?;
     let (mut target, mut other) = (vec![0_u8; TRANSFER], vec![0_u8; TRANSFER]);
-    let bare: Bare<'_> = match context.device.kind() {
-        DeviceKind::Cuda => Bare { copy: cuda::downloads(&mut other)? },
-        _ => Bare {
-            copy: Box::new(|| {
-                std::hint::black_box(&mut other).copy_from_slice(std::hint::black_box(&source));
-                Ok(())
-            }),
-        },
+    let bare = match context.device.kind() {
+        DeviceKind::Cuda => cuda::downloads(&mut other)?,
+        _ => memcpy(&source, &mut other),
     };
     let overhead = in_turns(|| Ok(device.read(&mut target)?), bare)?;
     same(&target, &source)?;

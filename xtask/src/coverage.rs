@@ -58,8 +58,6 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
         if let (Some(cov), Some(profdata)) = (&cov, &profdata) {
             command.env("LLVM_COV", cov).env("LLVM_PROFDATA", profdata);
         }
-        // Debug information is not needed, and takes space.
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
         let status = command.status().context("cargo llvm-cov (`scripts/setup.sh coverage`)")?;
         ensure!(status.success(), "cargo llvm-cov {}: {status}", words.join(" "));
         Ok(())

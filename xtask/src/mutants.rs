@@ -285,7 +285,7 @@ impl Stage<'_> {
     }
 }
 
-/// No debug information, which speeds up builds and links; the crate is rebuilt for each mutant.
+/// Incremental, since the crate is rebuilt for each mutant.
 fn build_options(command: &mut Command) {
-    command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "1").env_remove("CARGO_TARGET_DIR");
+    command.env("CARGO_INCREMENTAL", "1").env_remove("CARGO_TARGET_DIR");
 }

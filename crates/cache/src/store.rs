@@ -30,8 +30,16 @@ const LEAST_FOR_FOLDERS: u64 = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct Cache {
     version: Arc<str>,
+    lookups: Arc<Lookups>,
     /// `None`: disabled.
     folder: Option<Arc<Folder>>,
+}
+
+/// Numbers of loads that found an entry, and that did not.
+#[derive(Debug, Default)]
+struct Lookups {
+    hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -48,7 +56,7 @@ struct Folder {
 impl Cache {
     /// A disabled cache: every load misses, nothing is stored.
     pub fn off() -> Self {
-        Self { version: "".into(), folder: None }
+        Self { version: "".into(), lookups: Arc::default(), folder: None }
     }
 
     /// The user's cache, as `ELINVAR_CACHE` and `ELINVAR_CACHE_LIMIT` configure it. `version` is part of every key: entries of
@@ -70,7 +78,7 @@ impl Cache {
         let owner = rustix::process::geteuid().as_raw();
         let folder = Folder::open(folder, owner, limit)
             .inspect_err(|why| warn(&format!("no cache in `{}`: {why}", folder.display())));
-        Self { version: version.into(), folder: folder.ok().map(Arc::new) }
+        Self { version: version.into(), lookups: Arc::default(), folder: folder.ok().map(Arc::new) }
     }
 
     /// Examines the user's cache: its folder, in which an entry was stored and found again, or `None` if it is off.
@@ -96,6 +104,18 @@ impl Cache {
         }
     }
 
+    /// The same cache, with lookups of its own.
+    #[must_use]
+    pub fn counted(&self) -> Self {
+        Self { lookups: Arc::default(), ..self.clone() }
+    }
+
+    /// Numbers of loads that have found an entry, and that have not, through this cache and its clones. `None` if it is disabled.
+    pub fn lookups(&self) -> Option<[u64; 2]> {
+        self.folder.as_ref()?;
+        Some([&self.lookups.hits, &self.lookups.misses].map(|count| count.load(Ordering::Relaxed)))
+    }
+
     /// Whether it is enabled.
     pub fn is_on(&self) -> bool {
         self.folder.is_some()
@@ -109,14 +129,14 @@ impl Cache {
     /// Load the bytes under a key, verified. A damaged or foreign file is removed.
     pub fn load(&self, key: &Key) -> Option<Vec<u8>> {
         let folder = self.folder.as_ref()?;
-        match folder.load(key) {
-            Ok(found) => found,
-            Err(why) => {
-                tracing::debug!("cache entry {key} in {}: {why}; removed", folder.path.display());
-                let _gone = rustix::fs::unlinkat(&folder.open, key.to_string(), AtFlags::empty());
-                None
-            }
-        }
+        let found = folder.load(key).unwrap_or_else(|why| {
+            tracing::debug!("cache entry {key} in {}: {why}; removed", folder.path.display());
+            let _gone = rustix::fs::unlinkat(&folder.open, key.to_string(), AtFlags::empty());
+            None
+        });
+        let count = if found.is_some() { &self.lookups.hits } else { &self.lookups.misses };
+        count.fetch_add(1, Ordering::Relaxed);
+        found
     }
 
     /// Store bytes under a key, if possible. Eviction runs on the first store of a process and whenever it has stored a

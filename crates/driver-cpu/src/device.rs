@@ -6,8 +6,8 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, Device, Driver, Energy, Error, HostBlock, Init, Library, Link, LinkKind, Log, Memory, PerProcess,
-    Place, Priority, Queue, Reach, Readings, ResidentThreads, Result, Source, Storage,
+    CacheLookups, Caps, Device, Driver, Energy, Error, HostBlock, Init, Library, Link, LinkKind, Log, Memory,
+    PerProcess, Place, Priority, Queue, Reach, Readings, ResidentThreads, Result, Source, Storage,
 };
 
 use crate::cores::{self, Cores};
@@ -123,7 +123,7 @@ impl CpuDevice {
         let caps = host::caps(cores.workers);
         let _read = cooperative::memory();
         let account = Arc::new(Account::new(caps.limits.total_memory).on(cores.memory_node()));
-        let (pool, cache, log) = (Arc::new(Pool::on(&cores)?), cache.clone(), Log::new());
+        let (pool, cache, log) = (Arc::new(Pool::on(&cores)?), cache.counted(), Log::new());
         Ok(Self { caps, cores, family, cache, account, pool, log })
     }
 }
@@ -242,12 +242,17 @@ unsafe impl Device for CpuDevice {
 
     /// The machine's and this process's.
     fn readings(&self) -> Result<Readings> {
-        Ok(HostSensors::this().readings())
+        Ok(HostSensors::this().readings(&self.pool.threads()))
     }
 
     /// Of all processor packages and their memory.
     fn energy(&self) -> Result<Energy> {
         HostSensors::this().energy()
+    }
+
+    fn cache_lookups(&self) -> Option<CacheLookups> {
+        let [hits, misses] = self.cache.lookups()?;
+        Some(CacheLookups { hits, misses })
     }
 
     fn count_events(&self) -> Result<()> {

@@ -77,6 +77,20 @@ pub(crate) fn sysconf(name: libc::c_int) -> Option<u64> {
     u64::try_from(value).ok()
 }
 
+/// The system's number of the calling thread, as in `/proc/self/task`.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)] // a C function
+pub(crate) fn thread_number() -> Option<u32> {
+    // SAFETY: returns a number, and accesses no memory.
+    let number = unsafe { libc::gettid() };
+    u32::try_from(number).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn thread_number() -> Option<u32> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,16 +14,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use elinvar_driver::sync::{Condvar, Mutex};
 use elinvar_driver::{Error, Priority, Process, ResidentThreads, Result};
 
 use crate::cores::Cores;
-use crate::crash;
 use crate::encode::Running;
 use crate::job::{self, Demand, Job, Pace, Work, wait_awake};
 use crate::scratch::Scratch;
+use crate::{crash, host};
 
 /// Stack size: compiled code keeps threadgroup memory and private arrays on the stack.
 pub(crate) const STACK_BYTES: usize = 16 << 20;
@@ -31,6 +31,9 @@ pub(crate) const STACK_BYTES: usize = 16 << 20;
 const SHORT_NS: u64 = 8_000;
 /// Minimum duration on one worker for which waking another worker pays off.
 const LONG_NS: u64 = 50_000;
+
+/// Names of the threads, before the index.
+pub(crate) const THREAD_NAME: &str = "elinvar-cpu-";
 
 /// A task for one worker: the turn of a queue.
 pub(crate) trait Task: Send + Sync {
@@ -71,6 +74,8 @@ struct Shared {
     found: AtomicUsize,
     /// Number of spinning workers. Changes under the lock.
     spinning: AtomicUsize,
+    /// The system's number of each worker's thread; 0 before it has started.
+    threads: Box<[AtomicU32]>,
 }
 
 #[derive(Default)]
@@ -102,16 +107,18 @@ impl Pool {
     pub(crate) fn on(cores: &Cores) -> Result<Self> {
         let workers = cores.workers.max(1);
         let state = Mutex::new(State { most: workers, ..State::default() });
-        let shared = Arc::new(Shared { workers, state, ..Shared::default() });
+        let threads = (0..workers).map(|_| AtomicU32::new(0)).collect();
+        let shared = Arc::new(Shared { workers, state, threads, ..Shared::default() });
         let pool = Self { shared, process: Process::this() };
         for index in 0..workers {
             let shared = pool.shared.clone();
             let (mut worker, cores) = (Worker::new(shared, index), cores.clone());
             let run = move || {
                 cores.bind();
+                worker.enter();
                 worker.work();
             };
-            let thread = std::thread::Builder::new().name(format!("elinvar-cpu-{index}"));
+            let thread = std::thread::Builder::new().name(format!("{THREAD_NAME}{index}"));
             thread.stack_size(STACK_BYTES).spawn(run).map_err(|error| {
                 Error::Environment(format!("cannot start worker thread {index} of {workers}: {error}"))
             })?;
@@ -123,6 +130,12 @@ impl Pool {
     /// `DeviceLost` in a forked child of the process that owns the threads.
     pub(crate) fn expect_here(&self, what: &str) -> Result<()> {
         self.process.expect_this(&what)
+    }
+
+    /// The system's numbers of the workers' threads, where it has some.
+    pub(crate) fn threads(&self) -> Vec<Option<u32>> {
+        let number = |thread: &AtomicU32| Some(thread.load(Ordering::Relaxed)).filter(|number| *number != 0);
+        self.shared.threads.iter().map(number).collect()
     }
 
     /// Adds a task behind all others of its priority.
@@ -206,6 +219,13 @@ impl Worker {
         self.shared.change(|state| state.jobs.retain(|other| !Arc::ptr_eq(other, &job)));
         job.wait_for_helpers();
         job.panicked().map_or(Ok(pace.with(&shared).group_ns()), Err)
+    }
+
+    /// The calling thread is this worker's.
+    fn enter(&self) {
+        if let (Some(thread), Some(number)) = (self.shared.threads.get(self.index), host::thread_number()) {
+            thread.store(number, Ordering::Relaxed);
+        }
     }
 
     fn work(&mut self) {

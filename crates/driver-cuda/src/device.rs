@@ -6,8 +6,9 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, CollectiveLibrary, Device, Driver, Energy, Error, Event, HostBlock, Init, Library, Link, LinkKind,
-    Log, Memory, Place, Priority, Queue, Reach, Readings, ResidentThreads, Result, Source, Storage, Thermal,
+    CacheLookups, Caps, CollectiveLibrary, Device, Driver, Energy, Error, Event, HostBlock, Init, Library,
+    Link, LinkKind, Log, Memory, Place, Priority, Queue, Reach, Readings, ResidentThreads, Result, Source,
+    Storage, Thermal,
 };
 use elinvar_ptx::Target;
 
@@ -131,7 +132,15 @@ impl CudaDevice {
         caps.features.primitives = shared.libraries.primitives();
         let sensor = Sensor::of(api, device);
         let log = DeviceLog::new(&shared.context);
-        Ok(Self { caps, capability, cache: cache.clone(), shared, sensor, log, priorities: OnceLock::new() })
+        Ok(Self {
+            caps,
+            capability,
+            cache: cache.counted(),
+            shared,
+            sensor,
+            log,
+            priorities: OnceLock::new(),
+        })
     }
 
     #[cfg(target_os = "linux")]
@@ -256,6 +265,11 @@ unsafe impl Device for CudaDevice {
 
     fn readings(&self) -> Result<Readings> {
         self.sensor.readings()
+    }
+
+    fn cache_lookups(&self) -> Option<CacheLookups> {
+        let [hits, misses] = self.cache.lookups()?;
+        Some(CacheLookups { hits, misses })
     }
 
     fn energy(&self) -> Result<Energy> {

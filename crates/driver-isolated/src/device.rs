@@ -12,8 +12,8 @@ use elinvar_cache::Cache;
 use elinvar_driver::log::ring::LogMemory;
 use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{
-    Caps, Device, Energy, Error, HostBlock, Init, Library, Log, Memory, Primitives, Priority, Process, Queue,
-    Readings, ResidentThreads, Result, Source, Storage, Thermal,
+    CacheLookups, Caps, Device, Energy, Error, HostBlock, Init, Library, Log, Memory, Primitives, Priority,
+    Process, Queue, Readings, ResidentThreads, Result, Source, Storage, Thermal,
 };
 use rustix::time::ClockId;
 
@@ -272,7 +272,7 @@ impl Isolated {
             log: Log::new(),
             log_piece: OnceLock::new(),
             stage: Mutex::default(),
-            cache: cache.clone(),
+            cache: cache.counted(),
             process: Process::this(),
             epoch_ns: system_ns(),
             timing_error_ns: AtomicU64::new(0),
@@ -384,6 +384,11 @@ unsafe impl Device for Isolated {
     fn readings(&self) -> Result<Readings> {
         let worker = self.core.present().filter(|link| link.is_there());
         self.core.inner.readings(worker.and_then(|link| link.process_id()))
+    }
+
+    fn cache_lookups(&self) -> Option<CacheLookups> {
+        let [hits, misses] = self.core.cache.lookups()?;
+        Some(CacheLookups { hits, misses })
     }
 
     fn energy(&self) -> Result<Energy> {

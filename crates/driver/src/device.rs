@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::{
-    Caps, Capture, CollectiveLibrary, Command, Diagnostic, Dim3, Energy, Error, Event, FunctionConstant,
-    HostBlock, Init, Link, Log, LogKernel, Memory, PipelineOptions, Place, Readings, ResidentThreads, Result,
-    Signature, Source, Storage, Thermal, Timeline, UnsupportedKernel,
+    CacheLookups, Caps, Capture, CollectiveLibrary, Command, Diagnostic, Dim3, Energy, Error, Event,
+    FunctionConstant, HostBlock, Init, Link, Log, LogKernel, Memory, PipelineOptions, Place, Readings,
+    ResidentThreads, Result, Signature, Source, Storage, Thermal, Timeline, UnsupportedKernel,
 };
 
 /// A backend for one kind of hardware.
@@ -161,6 +161,11 @@ pub unsafe trait Device: Send + Sync + Any {
     /// reason.
     fn readings(&self) -> Result<Readings> {
         Err(Error::unsupported(format!("the hardware of device `{}` is not measured", self.caps().name)))
+    }
+
+    /// Lookups in the persistent cache of compiled code since the device was opened. `None` without a cache, which is the default.
+    fn cache_lookups(&self) -> Option<CacheLookups> {
+        None
     }
 
     /// Counts events of the device from now on, such as instructions and cache misses, for [`Device::readings`]. Repeated calls have no effect.

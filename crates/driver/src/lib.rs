@@ -113,7 +113,7 @@ pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Tier
 pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use promised_timeline::{Promise, PromisedTimeline};
-pub use readings::{Energy, Quantity, Reading, Readings};
+pub use readings::{CacheLookups, Energy, Quantity, Reading, Readings};
 pub use several::{
     Aborter, Check, Collective, CollectiveCall, CollectiveLibrary, LibraryMember, Link, LinkKind, Member,
     Place, Reduction,

@@ -57,6 +57,15 @@ impl Readings {
     }
 }
 
+/// Lookups in a persistent cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheLookups {
+    /// Those that found an entry.
+    pub hits: u64,
+    /// Those that did not.
+    pub misses: u64,
+}
+
 /// The energy that a device has used, as a counter that only grows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Energy {
@@ -176,6 +185,8 @@ quantities! {
     SystemMemoryLimit = "system.memory.limit", false, "By", [];
     /// Memory of the machine that could be allocated without swapping
     SystemMemoryAvailable = "system.linux.memory.available", false, "By", [];
+    /// Time that a worker thread of a CPU device has run (`running`), or was ready while other threads had its processor (`waiting`)
+    WorkerTime = "elinvar.worker.time", true, "s", ["worker", "state"];
     /// Resident memory of this process
     ProcessMemory = "process.memory.usage", false, "By", [];
     /// Memory that the process's control group uses

@@ -11,6 +11,7 @@ mod files;
 mod process;
 mod rapl;
 mod thermal_zones;
+mod workers;
 
 use std::path::Path;
 
@@ -40,10 +41,11 @@ impl HostSensors {
         Self { rapl: Rapl::new(&root), events: Events::default(), root }
     }
 
-    /// All readings, for [`elinvar_driver::Device::readings`].
-    pub fn readings(&self) -> Readings {
+    /// All readings, for [`elinvar_driver::Device::readings`] of a device whose workers are the threads of this process with these numbers.
+    pub fn readings(&self, threads: &[Option<u32>]) -> Readings {
         let mut readings = self.of_machine();
         process::read_process(&self.root, "self", &mut readings);
+        workers::read(&self.root, threads, &mut readings);
         self.events.read(&mut readings);
         readings
     }
@@ -52,7 +54,11 @@ impl HostSensors {
     pub fn of_worker(&self, process: Option<u32>) -> Readings {
         let mut readings = self.of_machine();
         match process {
-            Some(process) => process::read_process(&self.root, &process.to_string(), &mut readings),
+            Some(process) => {
+                let process = process.to_string();
+                process::read_process(&self.root, &process, &mut readings);
+                workers::read_process(&self.root, &process, &mut readings);
+            }
             None => {
                 let none = || Err(Error::unsupported("no worker process is running"));
                 for mode in ["user", "system"] {

@@ -36,7 +36,7 @@ fn reason(readings: &Readings, quantity: Quantity, attributes: &[&str]) -> Strin
 fn nothing_is_measured_without_files_and_everything_has_a_reason() {
     let root = tempfile::tempdir().unwrap();
     let sensors = HostSensors::at(root.path());
-    let readings = sensors.readings();
+    let readings = sensors.readings(&[]);
     let is_event = |quantity| matches!(quantity, Quantity::ProcessEvents | Quantity::ProcessTaskClock);
     for reading in readings.list.iter().filter(|reading| !is_event(reading.quantity)) {
         let reason = reading.value.as_ref().unwrap_err().to_string();
@@ -74,7 +74,7 @@ fn energy_is_that_of_packages_and_their_memory() {
     ];
     rapl(root.path(), &limits);
     let sensors = HostSensors::at(root.path());
-    let begin = sensors.readings();
+    let begin = sensors.readings(&[]);
     let parts: Vec<_> = begin.of(Quantity::Energy).map(|reading| reading.attributes.join(" ")).collect();
     assert_eq!(parts, ["package-0", "package-0 dram"]);
     assert_eq!(value(&begin, Quantity::PowerLimit, &["package-0"]), 125.0);
@@ -86,7 +86,7 @@ fn energy_is_that_of_packages_and_their_memory() {
     domain("intel-rapl:0:1", "dram\n", "7000500\n");
     let after = sensors.energy().unwrap();
     assert!((after.joules - before.joules - 3500e-6).abs() < 1e-9, "{before:?} {after:?}");
-    let end = sensors.readings();
+    let end = sensors.readings(&[]);
     assert!((value(&end, Quantity::Energy, &["package-0"]) - 3000e-6).abs() < 1e-9);
 
     rapl(root.path(), &[("intel-rapl:0:1/constraint_0_name", "long_term\n")]);
@@ -97,7 +97,7 @@ fn energy_is_that_of_packages_and_their_memory() {
     for hostile in ["", "-5\n", "1e99\n", "18446744073709551616\n", "1000000001\n", "garbage\n"] {
         domain("intel-rapl:0", "package-0\n", hostile);
         assert!(sensors.energy().is_err(), "{hostile:?}");
-        assert!(sensors.readings().value(Quantity::Energy, &["package-0"]).is_err(), "{hostile:?}");
+        assert!(sensors.readings(&[]).value(Quantity::Energy, &["package-0"]).is_err(), "{hostile:?}");
     }
     std::fs::remove_file(root.path().join(RAPL).join("intel-rapl:0/energy_uj")).unwrap();
     assert_eq!(
@@ -130,7 +130,7 @@ fn processor_time_memory_and_pressure_are_read() {
         ("proc/pressure/memory", "some avg10=101.00 total=-1\nfull avg10=x total=\n"),
     ];
     plant(root.path(), &files);
-    let readings = HostSensors::at(root.path()).readings();
+    let readings = HostSensors::at(root.path()).readings(&[]);
     use Quantity as Q;
     let ticks = crate::host::sysconf(libc::_SC_CLK_TCK).unwrap() as f64;
     for (mode, count) in [("user", 10.0), ("idle", 40.0), ("steal", 80.0)] {
@@ -160,9 +160,20 @@ fn a_worker_is_measured_in_place_of_this_process() {
     let root = tempfile::tempdir().unwrap();
     let stat = "42 (worker) S 1 2 3 4 5 6 7 8 9 10 300 20 16 17 18 19 20 21 22 23 7 25\n";
     plant(root.path(), &[("proc/42/stat", stat), ("proc/self/stat", "1 (host) S 0\n")]);
+    plant(
+        root.path(),
+        &[
+            ("proc/42/task/42/comm", "worker\n"),
+            ("proc/42/task/43/comm", "elinvar-cpu-0\n"),
+            ("proc/42/task/43/schedstat", "2500000000 500000000 7\n"),
+        ],
+    );
     let sensors = HostSensors::at(root.path());
     let ticks = crate::host::sysconf(libc::_SC_CLK_TCK).unwrap() as f64;
     let readings = sensors.of_worker(Some(42));
+    assert_eq!(value(&readings, Quantity::WorkerTime, &["0", "running"]), 2.5);
+    assert_eq!(value(&readings, Quantity::WorkerTime, &["0", "waiting"]), 0.5);
+    assert_eq!(readings.of(Quantity::WorkerTime).count(), 2);
     assert_eq!(value(&readings, Quantity::ProcessCpuTime, &["user"]), 300.0 / ticks);
     assert_eq!(value(&readings, Quantity::ProcessMemory, &[]), 7.0 * crate::host::page_size() as f64);
     assert!(reason(&readings, Quantity::ProcessTaskClock, &[]).contains("are not counted"));
@@ -172,7 +183,7 @@ fn a_worker_is_measured_in_place_of_this_process() {
         assert!(reason(&readings, Quantity::ProcessCpuTime, &["system"]).contains(part));
         assert!(reason(&readings, Quantity::ProcessMemory, &[]).contains(part));
     }
-    let short = reason(&sensors.readings(), Quantity::ProcessCpuTime, &["user"]);
+    let short = reason(&sensors.readings(&[]), Quantity::ProcessCpuTime, &["user"]);
     assert!(short.ends_with("`/proc/self/stat` has no number as field 14"), "{short}");
 }
 
@@ -181,18 +192,18 @@ fn clocks_are_the_mean_and_the_highest_limit() {
     let root = tempfile::tempdir().unwrap();
     let cpu = "sys/devices/system/cpu";
     plant(root.path(), &[(&format!("{cpu}/cpuidle/x"), ""), (&format!("{cpu}/online"), "0-1")]);
-    let none = HostSensors::at(root.path()).readings();
+    let none = HostSensors::at(root.path()).readings(&[]);
     assert!(reason(&none, Quantity::CpuSpeed, &[]).ends_with("has no processors"));
     for (cpu_n, now, most) in [("cpu0", "1000000\n", "3000000\n"), ("cpu1", "2000000\n", "4000000\n")] {
         let file = |name: &str| format!("{cpu}/{cpu_n}/cpufreq/{name}");
         plant(root.path(), &[(&file("scaling_cur_freq"), now), (&file("cpuinfo_max_freq"), most)]);
     }
     plant(root.path(), &[(&format!("{cpu}/cpu2/online"), "0")]);
-    let readings = HostSensors::at(root.path()).readings();
+    let readings = HostSensors::at(root.path()).readings(&[]);
     assert_eq!(value(&readings, Quantity::CpuSpeed, &[]), 1.5e9);
     assert_eq!(value(&readings, Quantity::CpuSpeedLimit, &[]), 4e9);
     plant(root.path(), &[(&format!("{cpu}/cpu1/cpufreq/scaling_cur_freq"), "<unknown>\n")]);
-    let readings = HostSensors::at(root.path()).readings();
+    let readings = HostSensors::at(root.path()).readings(&[]);
     assert!(reason(&readings, Quantity::CpuSpeed, &[]).contains("is not a number: `<unknown>`"));
 }
 
@@ -222,7 +233,7 @@ fn limits_of_control_groups_of_both_versions_are_read() {
     ];
     plant(first.path(), &files);
     for root in [&second, &first] {
-        let readings = HostSensors::at(root.path()).readings();
+        let readings = HostSensors::at(root.path()).readings(&[]);
         assert_eq!(value(&readings, Quantity::ContainerMemory, &[]), 4096.0);
         assert_eq!(value(&readings, Quantity::ContainerMemoryLimit, &[]), 8192.0);
         assert_eq!(value(&readings, Quantity::ContainerCpuLimit, &[]), 2.5);
@@ -235,7 +246,7 @@ fn limits_of_control_groups_of_both_versions_are_read() {
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
         ],
     );
-    let readings = HostSensors::at(free.path()).readings();
+    let readings = HostSensors::at(free.path()).readings(&[]);
     assert!(
         reason(&readings, Quantity::ContainerMemoryLimit, &[]).contains("no control group limits the memory")
     );
@@ -251,7 +262,7 @@ fn zones_have_temperatures_and_trip_points() {
     let root = tempfile::tempdir().unwrap();
     let zone = |file: &str, text: &str| plant(root.path(), &[(&format!("sys/class/thermal/{file}"), text)]);
     zone("cooling_device0/temp", "1");
-    let none = HostSensors::at(root.path()).readings();
+    let none = HostSensors::at(root.path()).readings(&[]);
     assert!(reason(&none, Quantity::Temperature, &["cpu"]).ends_with("has no thermal zone"));
     zone("thermal_zone0/type", "x86_pkg_temp\n");
     zone("thermal_zone0/temp", "45500\n");
@@ -261,7 +272,7 @@ fn zones_have_temperatures_and_trip_points() {
     zone("thermal_zone0/trip_point_1_temp", "-274000\n");
     zone("thermal_zone1/type", "acpitz\n");
     zone("thermal_zone1/temp", "99999999999\n");
-    let readings = HostSensors::at(root.path()).readings();
+    let readings = HostSensors::at(root.path()).readings(&[]);
     assert_eq!(value(&readings, Quantity::Temperature, &["thermal_zone0 x86_pkg_temp"]), 45.5);
     let limits: Vec<_> =
         readings.of(Quantity::TemperatureLimit).map(|reading| &reading.attributes[0]).collect();
@@ -281,7 +292,7 @@ fn a_file_that_may_not_be_read_or_is_none_is_a_reason() {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("proc/meminfo")).unwrap();
     std::fs::write(root.path().join("proc/stat"), [0xff, 0xfe]).unwrap();
-    let readings = HostSensors::at(root.path()).readings();
+    let readings = HostSensors::at(root.path()).readings(&[]);
     for (quantity, attributes) in [(Quantity::SystemMemoryLimit, vec![]), (Quantity::CpuTime, vec!["user"])] {
         let reason = readings.value(quantity, &attributes).unwrap_err().to_string();
         assert!(reason.contains("cannot be read: "), "{reason}");
@@ -290,7 +301,7 @@ fn a_file_that_may_not_be_read_or_is_none_is_a_reason() {
 
 #[test]
 fn this_machine_is_measured_or_says_why_not() {
-    let readings = HostSensors::this().readings();
+    let readings = HostSensors::this().readings(&[]);
     if cfg!(target_os = "linux") {
         let used = value(&readings, Quantity::ProcessMemory, &[]);
         assert!((1e5..1e12).contains(&used), "{used}");
@@ -300,5 +311,28 @@ fn this_machine_is_measured_or_says_why_not() {
     }
     for reading in readings.list.iter().filter_map(|reading| reading.value.as_ref().err()) {
         assert!(reading.to_string().starts_with("unsupported: "), "{reading}");
+    }
+}
+
+#[test]
+fn workers_are_measured_one_by_one() {
+    let root = tempfile::tempdir().unwrap();
+    plant(
+        root.path(),
+        &[
+            ("proc/self/task/7/schedstat", "1000000000 250000000 3\n"),
+            ("proc/self/task/8/schedstat", "1000000000\n"),
+        ],
+    );
+    let readings = HostSensors::at(root.path()).readings(&[Some(7), Some(8), Some(9), None]);
+    assert_eq!(value(&readings, Quantity::WorkerTime, &["0", "running"]), 1.0);
+    assert_eq!(value(&readings, Quantity::WorkerTime, &["0", "waiting"]), 0.25);
+    for (worker, part) in [
+        ("1", "`/proc/self/task/8/schedstat` has no times: `1000000000`"),
+        ("2", "there is no `/proc/self/task/9/schedstat`"),
+        ("3", "has not started"),
+    ] {
+        let reason = reason(&readings, Quantity::WorkerTime, &[worker, "running"]);
+        assert!(reason.contains(part), "{reason}");
     }
 }

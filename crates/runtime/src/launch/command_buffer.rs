@@ -135,7 +135,7 @@ pub(crate) type Companion = Box<dyn FnOnce(&Completion) + Send + Sync>;
 
 impl CommandBuffer {
     pub(crate) fn new(stream: Stream) -> Self {
-        let notes = stream.device.trace().notes(Some(stream.id), stream.priority);
+        let notes = stream.device.notes(stream.id, stream.priority);
         let mut list = CommandList::new(&stream.device);
         let (usages, ops, events) = (Usages::new(), Vec::new(), Vec::new());
         let mut traced = Vec::new();
@@ -186,6 +186,9 @@ impl CommandBuffer {
 
     /// Records that commands of a recording are added.
     fn note_replay(&mut self, recording: &Recording) {
+        if self.notes.is_some_and(|notes| notes.sample().is_some()) {
+            return;
+        }
         let is_brief = self.notes.is_some_and(|notes| !notes.times_launches());
         if self.notes_work() {
             let count = if is_brief { 1 } else { recording.commands.len() };
@@ -421,12 +424,12 @@ impl CommandBuffer {
                 let refused = notes.event(TraceStep::Refused(Box::new(error.clone())));
                 // Behind the commit, only the refusal is missing.
                 let end = Some(end).filter(|_| !traced.is_empty());
-                device.trace().add(traced.into_iter().chain(end).chain([refused]));
+                device.note(notes, traced.into_iter().chain(end).chain([refused]));
             }
             // Not submitted, since content that it reads is missing after a failure.
             Ok(done) if !traced.is_empty() => {
                 let ended = notes.ended(Notes::now(), done.wait().map_err(Box::new));
-                device.trace().add(traced.into_iter().chain([end, ended]));
+                device.note(notes, traced.into_iter().chain([end, ended]));
             }
             Ok(_) => {}
         }
@@ -459,9 +462,11 @@ impl CommandBuffer {
             let pending = PendingSubmission::new(&outcome, &commands, &stream.in_flight_count);
             let (_state, registration) = device.state().register(pending, uses_content)?;
             if let Some(notes) = notes {
-                device.trace().compare_clocks();
+                if notes.sample().is_none() {
+                    device.trace().compare_clocks();
+                }
                 let commit = notes.commit(end, device.pool().live_and_idle(), times.take());
-                device.trace().add(traced.drain(..).chain([commit]));
+                device.note(notes, traced.drain(..).chain([commit]));
                 list.reuse.keep_traced(std::mem::take(traced));
             }
             let held = Held {
@@ -486,7 +491,11 @@ impl CommandBuffer {
                 held,
             });
             let done = Done::shared(submitted);
+            let handing_over = notes.filter(|notes| notes.sample().is_some()).map(|_| Notes::now());
             let origin = stream.hand_over(commands, done, notes, &outcome, alone)?;
+            if let Some(begin) = handing_over {
+                stream.device.counters().sampled_submit(Notes::ns_since(begin));
+            }
             Ok((outcome, origin))
         };
         let (outcome, origin): (Arc<Outcome>, _) = commit(usages, stream.id, submit)?;
@@ -556,6 +565,9 @@ impl CommandBuffer {
 
     /// The recorded commands and uses.
     pub(crate) fn into_lists(mut self) -> (Arc<[Command]>, Vec<Usage>) {
+        if self.notes.is_some_and(|notes| notes.sample().is_some()) {
+            self.stream.device.counters().return_sample();
+        }
         (self.list.commands.drain(..).collect(), self.usages.into_vec())
     }
 

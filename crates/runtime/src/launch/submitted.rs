@@ -78,12 +78,15 @@ impl OnCompleted for Submitted {
             device.recovery().vitals.failures.add(&held.commands, error);
         }
         device.counters().submission(&held.commands, submitted_ns, &result);
+        if let (Some(sample), Ok(timing)) = (notes.and_then(|notes| notes.sample()), &result) {
+            device.counters().sampled_launches(sample, &held.commands, *timing);
+        }
         event::ended(span, &device, &held.commands, &result);
         drop(registration);
         // Before the promise is resolved, so that waiters find the memory released.
         held.release(Some(self));
         if let Some((notes, at, result)) = traced {
-            device.trace().add(std::iter::once(notes.ended(at, result)));
+            device.note(notes, std::iter::once(notes.ended(at, result)));
         }
         promise.resolve(result);
     }

@@ -208,7 +208,7 @@ impl Device {
             loop {
                 tried.is_back = self.recovery().resets() != seen;
                 let decision = decide(&error, policy, &tried);
-                self.note(notes, &decision);
+                self.note_decision(notes, &decision);
                 std::thread::sleep(decision.after);
                 match decision.action {
                     Action::Retry => {}
@@ -281,11 +281,12 @@ impl Device {
         }
     }
 
-    fn note(&self, notes: Option<Notes>, decision: &Decision) {
+    fn note_decision(&self, notes: Option<Notes>, decision: &Decision) {
         self.counters().decision(decision.action);
         event::decision(self, decision);
         if let Some(notes) = notes {
-            self.trace().add(std::iter::once(notes.event(TraceStep::Recovery(Box::new(decision.clone())))));
+            let decision = notes.event(TraceStep::Recovery(Box::new(decision.clone())));
+            self.note(notes, std::iter::once(decision));
         }
     }
 }

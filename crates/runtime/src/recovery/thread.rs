@@ -109,7 +109,7 @@ impl Layer {
             let (commands, error, seen) = (commands.clone(), error.clone(), work.seen);
             (Failure { submission, commands, error, decision, seen, notes_loss }, work.notes)
         })?;
-        self.device.note(notes, &failure.decision);
+        self.device.note_decision(notes, &failure.decision);
         if !matches!(failure.decision.action, Action::GiveUp | Action::Refuse) {
             // A submission that is given up is counted when it ends.
             self.device.recovery().vitals.submission(Some(&failure.error));

@@ -45,6 +45,7 @@ fn histogram(metrics: &Metrics, name: &str, attributes: &[&str]) -> Histogram {
 #[test]
 fn launches_count_alone_in_command_buffers_and_in_recordings() {
     let device = device();
+    device.sample_launches(None);
     let ([twice, other], stream) = (kernels(&device), device.stream().unwrap());
     let mut x = device.buffer_with_data(&[1_u32; N]).unwrap();
     let mut times: Vec<u64> = Vec::new();
@@ -85,6 +86,51 @@ fn launches_count_alone_in_command_buffers_and_in_recordings() {
     assert_eq!(metrics.count("elinvar.compilations", &["ok"]), 1);
 }
 
+/// Launches of submissions with several commands have durations on the device, and phases on the host, if they are sampled.
+#[test]
+fn sampled_launches_are_measured_one_by_one() {
+    let device = device();
+    device.sample_launches(Some(Duration::ZERO));
+    let ([twice, other], stream) = (kernels(&device), device.stream().unwrap());
+    let mut x = device.buffer_with_data(&[1_u32; N]).unwrap();
+    let mut record = || {
+        let mut commands = stream.command_buffer();
+        for kernel in [&twice, &other, &twice] {
+            // SAFETY: each thread accesses its own element.
+            #[allow(unsafe_code)]
+            unsafe { commands.launch(kernel, Grid::threads(N), (&mut x,)) }.unwrap();
+        }
+        commands
+    };
+    let mut whole = 0;
+    for _ in 0..5 {
+        let timing = record().submit().unwrap().wait().unwrap();
+        whole += timing.end_ns - timing.start_ns;
+    }
+    let recording = record().record().unwrap();
+    for _ in 0..3 {
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        let timing = unsafe { stream.replay(&recording) }.unwrap().wait().unwrap();
+        whole += timing.end_ns - timing.start_ns;
+    }
+    let metrics = device.metrics();
+    let durations = |kernel: &str| histogram(&metrics, "elinvar.kernel.duration", &[kernel]);
+    let (twice, other) = (durations("twice"), durations("other"));
+    assert_eq!((twice.count(), other.count()), (2 * 8, 8));
+    assert!(twice.sum > 0 && other.sum > 0 && twice.sum + other.sum <= whole, "{twice:?} {other:?} {whole}");
+    let phase = |name: &str| histogram(&metrics, "elinvar.host.duration", &[name]);
+    for launch in ["bind", "size", "record"] {
+        assert_eq!(phase(launch).count(), 3 * 5, "{launch}");
+    }
+    for submission in ["commit", "submit", "release"] {
+        assert_eq!(phase(submission).count(), 8, "{submission}");
+        assert!(phase(submission).sum > 0, "{submission}");
+    }
+    assert!(device.trace().events().is_empty());
+    assert_eq!(metrics.count("elinvar.kernel.launches", &["twice"]), 2 * 8);
+}
+
 #[test]
 fn streams_at_the_same_time_lose_no_count() {
     let device = device();
@@ -104,6 +150,46 @@ fn streams_at_the_same_time_lose_no_count() {
     assert_eq!(metrics.count("elinvar.kernel.launches", &["twice"]), 4 * 200);
     assert_eq!(metrics.count("elinvar.kernel.launches", &["other"]), 4 * 100);
     assert_eq!(histogram(&metrics, "elinvar.kernel.duration", &["twice"]).count(), 4 * 200);
+}
+
+#[test]
+fn lookups_in_the_cache_and_times_of_workers_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let cache = Cache::at(folder.path(), 64 << 20, "1");
+        Device::new(CpuDriver::with_cache(2, &cache).devices().unwrap().remove(0))
+    };
+    let lookups = |device: &Device| {
+        let metrics = device.metrics();
+        ["hit", "miss"].map(|result| metrics.count("elinvar.cache.lookups", &[result]))
+    };
+    let device = open();
+    assert_eq!(lookups(&device), [0, 0]);
+    let kernel = kernels(&device);
+    let [hits, misses] = lookups(&device);
+    assert!(hits == 0 && misses > 0, "{hits} {misses}");
+    drop(kernel);
+    let device = open();
+    let [twice, _other] = kernels(&device);
+    let [hits, misses] = lookups(&device);
+    assert!(hits >= 3 && misses == 0, "{hits} {misses}");
+    assert!(self::device().metrics().get("elinvar.cache.lookups", &["hit"]).is_none());
+
+    let running = |device: &Device| {
+        let readings = device.readings().unwrap();
+        let workers = ["0", "1"].map(|worker| readings.value(Quantity::WorkerTime, &[worker, "running"]));
+        workers.map(|seconds| seconds.unwrap()).iter().sum::<f64>()
+    };
+    let stream = device.stream().unwrap();
+    let mut x = device.buffer_with_data(&vec![1_u32; 1 << 20]).unwrap();
+    let (before, mut on_device) = (running(&device), 0);
+    while on_device < 20_000_000 {
+        let timing = launch(&twice, &stream, &mut x).wait().unwrap();
+        on_device += timing.end_ns - timing.start_ns;
+    }
+    // A worker that waits for a processor is not running.
+    let added = running(&device) - before;
+    assert!(added > 0.001, "{added} s");
 }
 
 #[test]

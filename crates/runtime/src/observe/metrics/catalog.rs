@@ -63,13 +63,17 @@ metrics! {
     LAUNCHES = "elinvar.kernel.launches", Counter, "{launch}", ["kernel"],
         "Launches of a kernel by the host, in submissions that succeeded, also in command buffers, recordings and graphs";
     KERNEL_DURATION = "elinvar.kernel.duration", Histogram, "s", ["kernel"],
-        "Time on the device's clock of submissions that are one launch of the kernel";
+        "Time on the device's clock of a launch: of each that is a submission of its own, and of those in sampled submissions";
+    HOST_DURATION = "elinvar.host.duration", Histogram, "s", ["phase"],
+        "Time on the host's clock of a phase of a sampled submission: of each launch `bind` (arguments), `size`, `record`; of the submission `commit`, `submit` (by the driver), `release`";
     BYTES = "elinvar.transfer.bytes", Counter, "By", ["route"],
         "Bytes that were moved: `device` for copies and `fill` for fills by the device, `to_device` and `from_device` for writes and reads by the host";
     COMPILATIONS = "elinvar.compilations", Counter, "{compilation}", ["result"],
         "Sources that were compiled or loaded from the cache, by result: `ok`, or a class of errors";
     COMPILATION_DURATION = "elinvar.compilation.duration", Histogram, "s", [],
         "Time on the host's clock of a compilation of a source that succeeded, kernels apart";
+    CACHE = "elinvar.cache.lookups", Counter, "{lookup}", ["result"],
+        "Lookups in the persistent cache of compiled code: `hit`, `miss`; a source and each of its kernels are looked up";
     DECISIONS = "elinvar.recovery.decisions", Counter, "{decision}", ["action"],
         "Decisions about failures on recovering streams, by action";
     RESETS = "elinvar.recovery.resets", Counter, "{reset}", [],

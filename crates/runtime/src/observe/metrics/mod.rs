@@ -7,6 +7,7 @@
 mod catalog;
 mod hardware;
 mod histogram;
+mod sampling;
 mod text;
 
 use std::cell::RefCell;
@@ -16,16 +17,19 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Command, Error, Pipeline, Result, Thermal, Timing};
+use elinvar_driver::{Command, Error, Pipeline, Priority, Result, Thermal, Timing};
 
 pub use catalog::{METRICS, Metric, MetricKind};
 pub use histogram::Histogram;
+pub(crate) use sampling::Phase;
 
 use crate::identity::identity;
 use crate::observe::alerts::Sample;
+use crate::observe::trace::{Noted, Notes};
 use crate::recovery::{Action, BreakerState, FaultClass};
 use crate::{Device, PoolStats};
 use histogram::Recorder;
+use sampling::Sampling;
 
 /// Maximum number of kernel names that are told apart. Launches of further kernels are those of `(other)`.
 const KERNELS: usize = 1024;
@@ -47,6 +51,7 @@ pub(crate) struct Counters {
     pub(crate) written: AtomicU64,
     pub(crate) read: AtomicU64,
     decisions: [AtomicU64; ACTIONS.len()],
+    sampling: Sampling,
     /// By address.
     pipelines: Mutex<HashMap<usize, Known>>,
     /// By name.
@@ -147,6 +152,7 @@ impl Counters {
         let ns = timing.end_ns.saturating_sub(timing.start_ns);
         self.submission_duration.record(ns);
         self.queue_time.record(timing.start_ns.saturating_sub(submitted_ns));
+        self.sampling.ended(timing);
         if let [Command::Dispatch(dispatch)] = commands {
             self.kernel(&dispatch.pipeline, |kernel| {
                 kernel.launches.fetch_add(1, Ordering::Relaxed);
@@ -317,6 +323,22 @@ impl Metrics {
 }
 
 impl Device {
+    /// Notes for a submission that begins, if the trace is on or it is sampled for the metrics.
+    pub(crate) fn notes(&self, stream: u64, priority: Priority) -> Option<Notes> {
+        let notes = self.trace().notes(Some(stream), priority);
+        let sample =
+            || self.counters().sampling.take().then(|| self.trace().notes_of_sample(stream, priority));
+        notes.or_else(sample)
+    }
+
+    /// Adds events of a submission to the trace, or to the metrics if it is sampled for them.
+    pub(crate) fn note(&self, notes: Notes, events: impl Iterator<Item = Noted>) {
+        match notes.sample() {
+            Some(_) => self.counters().sampled(events),
+            None => self.trace().add(events),
+        }
+    }
+
     /// A snapshot of the device's metrics. Each value is exact; work that ends meanwhile may be in some of them only. Readings of the
     /// hardware are at most 100 ms old; to take new ones takes as long as [`Device::readings`].
     pub fn metrics(&self) -> Metrics {
@@ -360,9 +382,15 @@ impl Device {
                         .map(|(name, histogram)| MetricPoint::of(&[name], MetricValue::Histogram(histogram)))
                         .collect()
                 }
+                catalog::HOST_DURATION => counters.sampling.points(),
                 catalog::BYTES => counts(&moved),
                 catalog::COMPILATIONS => counters.compilations.points(),
                 catalog::COMPILATION_DURATION => histogram(&counters.compilation_duration),
+                catalog::CACHE => {
+                    let lookups = self.driver().cache_lookups();
+                    let both = lookups.map(|lookups| [("hit", lookups.hits), ("miss", lookups.misses)]);
+                    both.map_or_else(Vec::new, |both| counts(&both))
+                }
                 catalog::DECISIONS => counts(&decisions.clone().collect::<Vec<_>>()),
                 catalog::RESETS => one(self.recovery().resets()),
                 catalog::BREAKER => breaker(&self.breaker().state()),

@@ -51,6 +51,15 @@ impl LaunchTimes {
         let (start, end) = (timing.map(|timing| timing.start_ns), timing.map(|timing| timing.end_ns));
         self.edges.iter().map(|[from, to]| [ns(from, start), ns(to, end)]).collect()
     }
+
+    /// The commands that the device executes, of the list that [`LaunchTimes::insert`] returned, with their begin and end.
+    pub(crate) fn of_work<'a>(
+        &self,
+        commands: &'a [Command],
+        timing: Timing,
+    ) -> impl Iterator<Item = (&'a Command, [Option<u64>; 2])> {
+        commands.iter().filter(|command| is_work(command)).zip(self.read(Some(timing)))
+    }
 }
 
 /// What is inserted into a list of commands.

@@ -366,6 +366,11 @@ impl Trace {
         Some(Notes::new(self.next.fetch_add(1, Ordering::Relaxed), stream, priority, detail))
     }
 
+    /// Those of a submission that is sampled for the metrics.
+    pub(crate) fn notes_of_sample(&self, stream: u64, priority: Priority) -> Notes {
+        Notes::of_sample(self.next.fetch_add(1, Ordering::Relaxed), Some(stream), priority)
+    }
+
     /// Compares the clocks if that is due.
     pub(crate) fn compare_clocks(&self) {
         let clock = HOST.get();

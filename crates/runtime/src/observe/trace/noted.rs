@@ -7,6 +7,7 @@ use elinvar_driver::{Dim3, Error, Label, Pipeline, Priority, Timing};
 
 use super::clock::HOST;
 use super::{LaunchTimes, TraceDetail, TraceEvent, TraceStep};
+use crate::observe::metrics::Phase;
 
 /// `Notes::stream` of a host call.
 const NO_STREAM: u64 = u64::MAX;
@@ -18,11 +19,28 @@ pub(crate) struct Notes {
     stream: u64,
     pub(super) priority: Priority,
     detail: TraceDetail,
+    /// For the metrics, not the trace.
+    is_sample: bool,
 }
 
 impl Notes {
     pub(super) fn new(submission: u64, stream: Option<u64>, priority: Priority, detail: TraceDetail) -> Self {
-        Self { submission, stream: stream.unwrap_or(NO_STREAM), priority, detail }
+        Self { submission, stream: stream.unwrap_or(NO_STREAM), priority, detail, is_sample: false }
+    }
+
+    /// Those of a submission that is sampled for the metrics.
+    pub(super) fn of_sample(submission: u64, stream: Option<u64>, priority: Priority) -> Self {
+        Self { is_sample: true, ..Self::new(submission, stream, priority, TraceDetail::Launches) }
+    }
+
+    /// The number of the submission, if it is sampled for the metrics.
+    pub(crate) fn sample(&self) -> Option<u64> {
+        self.is_sample.then_some(self.submission)
+    }
+
+    /// Nanoseconds since [`Notes::now`] was `at`.
+    pub(crate) fn ns_since(at: u64) -> u64 {
+        between(at, Self::now())
     }
 
     pub(super) fn stream(&self) -> Option<u64> {
@@ -74,6 +92,12 @@ impl Notes {
     }
 }
 
+/// Nanoseconds between two counts of the clock.
+fn between(at: u64, later: u64) -> u64 {
+    let clock = HOST.get();
+    clock.ns(later).saturating_sub(clock.ns(at))
+}
+
 /// Counts of the clock from `at` to `later`.
 fn after(at: u64, later: u64) -> u32 {
     u32::try_from(later.saturating_sub(at)).unwrap_or(u32::MAX)
@@ -114,6 +138,29 @@ pub(crate) struct Launch {
 impl Noted {
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self.what, What::Step(TraceStep::Refused(_)))
+    }
+
+    /// The phases that the host went through, in nanoseconds.
+    pub(crate) fn phases(&self) -> [Option<(Phase, u64)>; 3] {
+        let ns = |from: u32, to: u32| between(self.at + u64::from(from), self.at + u64::from(to));
+        match self.what {
+            What::Launch(_, [bind, size, record]) => [
+                Some((Phase::Bind, ns(0, bind))),
+                Some((Phase::Size, ns(bind, size))),
+                Some((Phase::Record, ns(size, record))),
+            ],
+            What::Commit { later, .. } => [Some((Phase::Commit, ns(0, later))), None, None],
+            What::Ended(_, later) => [Some((Phase::Release, ns(0, later))), None, None],
+            What::Step(_) => [None; 3],
+        }
+    }
+
+    /// The places of the device's times, with the number of the submission.
+    pub(crate) fn into_times(self) -> Option<(u64, Box<LaunchTimes>)> {
+        match self.what {
+            What::Commit { times, .. } => Some((self.notes.submission, times?)),
+            _ => None,
+        }
     }
 
     /// Number of events.

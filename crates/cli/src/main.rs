@@ -22,6 +22,7 @@ mod programs;
 mod progress;
 mod replay;
 mod report;
+mod roofs;
 mod run;
 mod select;
 mod selection;

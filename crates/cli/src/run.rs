@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use elinvar::{
     Bundle, CheckedKernel, Completion, Constants, Consumption, Device, DeviceKind, Dim3, Error, Grid, Kernel,
-    KernelOptions, Library, MathMode, Signature, Stream,
+    KernelOptions, Library, MathMode, ProfileLine, Signature, Stream, TraceDetail,
 };
 use elinvar_driver::similar_names;
-use elinvar_telemetry::{chrome, perfetto, report};
+use elinvar_telemetry::{chrome, perfetto, report_of};
 use serde::Serialize;
 
 use crate::bench::energy;
@@ -19,6 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::npy;
 use crate::output;
 use crate::report::{energy_json, energy_text, median, print_json, say, time_text};
+use crate::roofs;
 use crate::select::Selection;
 use crate::source::{Math, SourceOptions, TierName};
 use crate::summary::Summary;
@@ -191,7 +192,7 @@ impl Run {
         }
         let outputs = self.outputs(&kernel, &bound)?;
         if self.trace.is_some() || self.profile.is_some() {
-            device.trace().start(TRACED * self.repeat as usize);
+            device.trace().start_with(TRACED * self.repeat as usize, TraceDetail::Arguments);
         }
         let times = self.dispatch(&device, &kernel, &bound);
         if let Some(file) = &self.trace {
@@ -199,7 +200,9 @@ impl Run {
         }
         if let Some(file) = &self.profile {
             device.trace().stop();
-            output::replace_with(file, report(&[(device.trace().timeline(), device.metrics())]))?;
+            let mut lines = ProfileLine::of(0, &device.trace().timeline(), &device.metrics());
+            roofs::add(&mut lines);
+            output::replace_with(file, report_of(&lines))?;
         }
         let lost = device.lost_log_lines();
         if lost > 0 {

@@ -111,11 +111,12 @@ pub use observe::metrics::{
 };
 pub use observe::notice::{Notice, PowerPreference};
 pub use observe::profiling::{
-    ProfileCommand, ProfileEvent, ProfileLine, ProfileMetric, ProfileSpan, ProfileSubmission,
+    ProfileCommand, ProfileEvent, ProfileLine, ProfileMetric, ProfileRoofs, ProfileSpan, ProfileSubmission,
+    ProfileWork,
 };
 pub use observe::trace::{
-    ClockSample, DeviceSpan, GraphNode, HostSpan, MemorySample, Origin, Replayed, StepStats, Timeline,
-    TimelineCommand, TimelineSubmission, Trace, TraceDetail, TraceEvent, TraceStep, TracedCommand,
+    ClockSample, DeviceSpan, GraphNode, HostSpan, InlineArguments, MemorySample, Origin, Replayed, StepStats,
+    Timeline, TimelineCommand, TimelineSubmission, Trace, TraceDetail, TraceEvent, TraceStep, TracedCommand,
     TracedWork,
 };
 pub use observe::watch::{Watch, WatchOptions};

@@ -18,7 +18,7 @@ mod trace;
 pub use otlp::{MetricsExport, Otlp, OtlpError, OtlpGuard};
 #[cfg(feature = "prometheus")]
 pub use prometheus::PrometheusServer;
-pub use report::{NotAProfile, report, report_of_lines};
+pub use report::{NotAProfile, profile_lines, report, report_of, report_of_lines};
 
 /// The pages whose examples are run as tests.
 #[cfg(doctest)]

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Args;
-use elinvar_telemetry::report_of_lines;
+use elinvar_telemetry::{profile_lines, report_of};
 
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::report::say;
+use crate::roofs;
 
 /// Run a program that links Elinvar, and write a report of what its devices did
 ///
@@ -40,8 +41,10 @@ impl Profile {
         if text.is_empty() {
             return Err(Failure::Machine(format!("`{name}` ({status}) did nothing on a device of Elinvar")));
         }
-        let report = report_of_lines(&String::from_utf8_lossy(&text));
-        output::replace_with(&self.out, report.map_err(|error| machine("the profile", &error))?)?;
+        let lines = profile_lines(&String::from_utf8_lossy(&text));
+        let mut lines = lines.map_err(|error| machine("the profile", &error))?;
+        roofs::add(&mut lines);
+        output::replace_with(&self.out, report_of(&lines))?;
         // A program that fails is what one profiles, too.
         say(format_args!("report written to {}; `{name}`: {status}", self.out.display()))
     }

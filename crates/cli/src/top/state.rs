@@ -221,6 +221,7 @@ mod tests {
             label: None,
             threads: None,
             group: None,
+            work: None,
             bytes: None,
             origin: None,
             host_ns: [0, 1],

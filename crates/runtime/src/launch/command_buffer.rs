@@ -20,7 +20,9 @@ use crate::launch::submitted::{Held, Pending, Submitted};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Storages, Usage, Usages, Who, commit};
 use crate::observe::event;
-use crate::observe::trace::{Launch, LaunchTimes, Layout, Noted, Notes, Replayed, TraceStep, bound_bytes};
+use crate::observe::trace::{
+    Launch, LaunchTimes, Layout, Noted, Notes, Replayed, TraceStep, bound_bytes, inline_arguments,
+};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
 use crate::sync::dependencies::{self, EventOp};
@@ -193,7 +195,8 @@ impl CommandBuffer {
         if self.notes_work() {
             let count = if is_brief { 1 } else { recording.commands.len() };
             let commands = recording.commands.get(..count).unwrap_or_default();
-            self.note(|| TraceStep::Replay(Replayed::new(recording.origin(), commands)));
+            let keeps_arguments = self.notes.is_some_and(|notes| notes.keeps_arguments());
+            self.note(|| TraceStep::Replay(Replayed::new(recording.origin(), commands, keeps_arguments)));
         }
     }
 
@@ -244,13 +247,16 @@ impl CommandBuffer {
     ) -> Result<()> {
         let (pipeline, label) = (kernel.pipeline.clone(), kernel.label.clone());
         match recorded {
-            Ok(Some((arguments, threads, group))) => {
+            Ok(Some((argument_count, threads, group))) => {
                 (times[3], self.has_traced_work) = (Notes::now(), true);
-                let bytes = match self.list.commands.last() {
-                    Some(Command::Dispatch(dispatch)) => bound_bytes(dispatch),
-                    _ => 0,
+                let (bytes, arguments) = match self.list.commands.last() {
+                    Some(Command::Dispatch(dispatch)) => {
+                        (bound_bytes(dispatch), notes.keeps_arguments().then(|| inline_arguments(dispatch)))
+                    }
+                    _ => (0, None),
                 };
-                let launch = Launch { kernel: pipeline, label, arguments, threads, group, bytes };
+                let launch =
+                    Launch { kernel: pipeline, label, argument_count, arguments, threads, group, bytes };
                 self.traced.push(notes.launch(times, launch));
                 Ok(())
             }

@@ -6,11 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use elinvar_analysis::Analysis;
-use elinvar_driver::{Dim3, Error, Label, Pipeline, Result, Signature};
+use elinvar_driver::{Dim3, Label, Pipeline, Result, Signature};
 
 use crate::launch::grid::checked;
 use crate::launch::suggest::{Suggestion, suggest, suggested_size};
 use crate::launch::tune::Measured;
+use crate::observe::profiling::analysis;
 use crate::{Compilation, Device, Extent, Grid};
 
 /// A kernel of a [`crate::Library`]. A clone is another handle.
@@ -52,10 +53,7 @@ impl Kernel {
     /// # Errors
     /// `Unsupported` with the reason on devices that do not have the code of one thread: other than the CPU, and for a kernel of a bundle.
     pub fn analysis(&self) -> Result<Analysis> {
-        let name = &self.signature().name;
-        let module = elinvar_ir::Module::parse(&self.pipeline.thread_ir()?);
-        let module = module.map_err(|error| Error::unsupported(format!("kernel `{name}`: {error}")))?;
-        elinvar_analysis::analyze(Arc::new(module), self.signature())
+        analysis(&self.pipeline)
     }
 
     /// Prepares the kernel for launches with threadgroups of `group` threads, so that the first takes as long as later ones: optimized code

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use elinvar::{ProfileCommand, ProfileEvent, ProfileLine, ProfileMetric, ProfileSubmission};
+use elinvar::{ProfileCommand, ProfileEvent, ProfileLine, ProfileMetric, ProfileRoofs, ProfileSubmission};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -17,6 +17,7 @@ pub(super) struct Device<'l> {
     pub(super) submissions: Vec<&'l ProfileSubmission>,
     memory: Vec<[u64; 3]>,
     pub(super) metrics: &'l [ProfileMetric],
+    roofs: Option<ProfileRoofs>,
 }
 
 /// What is measured of the launches of a kernel, or of copies or fills.
@@ -36,6 +37,10 @@ pub(super) struct Kernel {
     p99_ns: u64,
     /// Bytes of the memory that measured launches bind, or that copies and fills move.
     bytes: u64,
+    /// Floating-point operations, bytes touched and time of the measured launches whose work is known.
+    flops: f64,
+    touched: f64,
+    work_ns: u64,
     failed: usize,
     /// Time of recording on the host.
     pub(super) host_ns: u64,
@@ -72,6 +77,7 @@ struct DeviceData {
     /// Time, live bytes, idle bytes.
     memory: Vec<[u64; 3]>,
     metrics: Vec<ProfileMetric>,
+    roofs: Option<ProfileRoofs>,
 }
 
 #[derive(Serialize)]
@@ -121,6 +127,7 @@ pub(super) fn of(lines: &[ProfileLine]) -> Json {
                 device.memory.push([*at_ns, *live_bytes, *idle_bytes]);
             }
             ProfileEvent::Metrics(metrics) => device.metrics = metrics,
+            ProfileEvent::Roofs(roofs) => device.roofs = Some(*roofs),
             _ => {}
         }
     }
@@ -219,6 +226,7 @@ impl Device<'_> {
             tracks,
             memory,
             metrics: self.metrics.to_vec(),
+            roofs: self.roofs,
         };
         if let Some(ProfileEvent::About {
             name,
@@ -364,6 +372,9 @@ fn kernels(device: usize, of: &Device<'_>) -> Vec<Kernel> {
         times: Vec<u64>,
         launches: usize,
         bytes: u64,
+        flops: f64,
+        touched: f64,
+        work_ns: u64,
         failed: usize,
         host_ns: u64,
     }
@@ -379,6 +390,11 @@ fn kernels(device: usize, of: &Device<'_>) -> Vec<Kernel> {
         if let Some(span) = command.executed.filter(|span| span.is_measured) {
             sums.times.push(span.end_ns.saturating_sub(span.begin_ns));
             sums.bytes = sums.bytes.saturating_add(command.bytes.unwrap_or(0));
+            if let Some(work) = command.work {
+                sums.flops += work.flops;
+                sums.touched += work.bytes;
+                sums.work_ns += span.end_ns.saturating_sub(span.begin_ns);
+            }
         }
     }
     let all: u64 = by_name.values().flat_map(|sums| &sums.times).sum();
@@ -403,6 +419,9 @@ fn kernels(device: usize, of: &Device<'_>) -> Vec<Kernel> {
             median_ns: quantile(50),
             p99_ns: quantile(99),
             bytes: sums.bytes,
+            flops: sums.flops,
+            touched: sums.touched,
+            work_ns: sums.work_ns,
             failed: sums.failed,
             host_ns: sums.host_ns,
         }

@@ -18,11 +18,25 @@ pub fn report(devices: &[(Timeline, Metrics)]) -> String {
     page(&lines)
 }
 
+/// The report of lines of a profile, as an HTML page. With [`ProfileEvent::Roofs`](elinvar::ProfileEvent::Roofs) of a device it has the
+/// roofline.
+pub fn report_of(lines: &[ProfileLine]) -> String {
+    page(lines)
+}
+
 /// The report of a file that a program wrote because of `ELINVAR_PROFILE`, as an HTML page. The last line may be incomplete.
 ///
 /// # Errors
 /// If another line is not one of a profile.
 pub fn report_of_lines(text: &str) -> Result<String, NotAProfile> {
+    profile_lines(text).map(|lines| page(&lines))
+}
+
+/// The lines of a file that a program wrote because of `ELINVAR_PROFILE`. The last line may be incomplete.
+///
+/// # Errors
+/// If another line is not one of a profile.
+pub fn profile_lines(text: &str) -> Result<Vec<ProfileLine>, NotAProfile> {
     let mut lines = Vec::new();
     let count = text.lines().count();
     for (line, at) in text.lines().zip(1..) {
@@ -32,7 +46,7 @@ pub fn report_of_lines(text: &str) -> Result<String, NotAProfile> {
             Err(error) => return Err(NotAProfile { line: at, reason: error.to_string() }),
         }
     }
-    Ok(page(&lines))
+    Ok(lines)
 }
 
 /// A line is not one of a profile.

@@ -169,6 +169,7 @@
     });
     if (selected) drawSelection(context, text, left, right);
     drawMemory();
+    drawRoofline();
   };
 
   // The selected slice, and the flow of its command from host to device.
@@ -274,6 +275,62 @@
     }));
   };
 
+  // Rates below the roofs, on logarithmic axes. The roof of a device is the least of its peak rate and its bandwidth times the intensity.
+  const rated = data.kernels.filter((kernel) => kernel.flops > 0 && kernel.touched > 0 && kernel.work_ns);
+  const gflops = (kernel) => kernel.flops / kernel.work_ns;
+  const intensity = (kernel) => kernel.flops / kernel.touched;
+  const roof = (kernel) => {
+    const roofs = data.devices[kernel.device].roofs;
+    return roofs && Math.min(roofs.flops, roofs.bandwidth * intensity(kernel)) / 1e9;
+  };
+  const roofed = data.devices.filter((device, at) => device.roofs && rated.some((kernel) => kernel.device === at));
+  const drawRoofline = () => {
+    if (!roofed.length) return;
+    const element = byId("roofline"), height = 300, context = prepare(element, height), left = 70, right = element.clientWidth - 12;
+    const ridges = roofed.map(({ roofs }) => roofs.flops / roofs.bandwidth), peaks = roofed.map(({ roofs }) => roofs.flops / 1e9);
+    const powers = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
+    let [first, last] = powers([...rated.map(intensity), ...ridges]), [low, high] = powers([...rated.map(gflops), ...peaks]);
+    [last, high] = [Math.max(last, first + 2), Math.max(high, low + 2)];
+    const x = (value) => left + ((Math.log10(value) - first) / (last - first)) * (right - left);
+    const y = (value) => height - 30 - ((Math.log10(value) - low) / (high - low)) * (height - 46);
+    const [text, faint, line, accent] = ["--text", "--faint", "--line", "--accent"].map(color);
+    const power = (at) => at < 0 ? `0.${"0".repeat(-at - 1)}1` : count(10 ** at);
+    context.strokeStyle = line;
+    context.fillStyle = faint;
+    context.textAlign = "center";
+    for (let at = first; at <= last; at++) {
+      context.beginPath(); context.moveTo(x(10 ** at), 16); context.lineTo(x(10 ** at), height - 30); context.stroke();
+      context.fillText(`${power(at)}${at === last ? " FLOP/B" : ""}`, Math.min(x(10 ** at), right - 30), height - 14);
+    }
+    context.textAlign = "right";
+    for (let at = low; at <= high; at++) {
+      context.beginPath(); context.moveTo(left, y(10 ** at)); context.lineTo(right, y(10 ** at)); context.stroke();
+      context.fillText(power(at), left - 6, y(10 ** at));
+    }
+    context.fillText("GFLOP/s", left - 6, 8);
+    context.strokeStyle = accent;
+    context.lineWidth = 2;
+    roofed.forEach(({ roofs }, at) => {
+      const start = Math.max(10 ** first, (10 ** low * 1e9) / roofs.bandwidth);
+      context.setLineDash(at ? [4 + at, 3] : []);
+      context.beginPath();
+      context.moveTo(x(start), y(Math.min(start * roofs.bandwidth, roofs.flops) / 1e9));
+      context.lineTo(x(ridges[at]), y(peaks[at]));
+      context.lineTo(right, y(peaks[at]));
+      context.stroke();
+    });
+    context.setLineDash([]);
+    const dark = isDark();
+    for (const kernel of rated.filter((kernel) => data.devices[kernel.device].roofs)) {
+      const [cx, cy] = [x(intensity(kernel)), y(gflops(kernel))];
+      context.fillStyle = `hsl(${hue(kernel.name)} ${dark ? "60% 60%" : "60% 42%"})`;
+      context.beginPath(); context.arc(cx, cy, 5, 0, 2 * Math.PI); context.fill();
+      context.fillStyle = text;
+      context.textAlign = cx > right - 160 ? "right" : "left";
+      context.fillText(clip(context, kernel.name, 150), cx + (cx > right - 160 ? -9 : 9), cy);
+    }
+  };
+
   // Tables; a column is [title, value, text of the value, whether it is text].
   const table = (id, records, columns, none) => {
     const element = byId(id), head = element.tHead.insertRow(), body = element.tBodies[0];
@@ -324,6 +381,9 @@
     ["mean", timed("mean_ns"), orNone(time)], ["median", timed("median_ns"), orNone(time)], ["p99", timed("p99_ns"), orNone(time)],
     ["recording", (it) => it.host_ns, time],
     ["GB/s", (it) => it.total_ns && it.bytes ? it.bytes / it.total_ns : null, orNone((value) => value.toPrecision(3))],
+    ["GFLOP/s", (it) => it.work_ns && it.flops ? gflops(it) : null, orNone((value) => value.toPrecision(3))],
+    ["FLOP/B", (it) => it.touched ? intensity(it) : null, orNone((value) => value.toPrecision(3))],
+    ["of roof", (it) => rated.includes(it) && roof(it) ? gflops(it) / roof(it) : null, orNone((value) => `${(value * 100).toPrecision(3)} %`)],
   ], "No commands were recorded.");
   table("failures", data.failures, [
     ["at", (it) => it.at_ns, time], ["submission", (it) => it.submission, count], ...several,
@@ -359,6 +419,9 @@
   }
   byId("memory").setAttribute("aria-label", `Memory of the pool over time; at most ${bytes(most)} live`);
   byId("memory-text").textContent = `Line: live buffers. Faint line: with blocks that are kept for reuse. At most ${bytes(most)} were live. The times are those of the timeline.`;
+  byId("roofline-section").hidden = !roofed.length;
+  byId("roofline-text").textContent = roofed.map(({ name, roofs }) =>
+    `${name}: ${Number((roofs.flops / 1e9).toPrecision(3))} GFLOP/s of fused multiply-adds, ${Number((roofs.bandwidth / 1e9).toPrecision(3))} GB/s of a copy, both measured.`).join(" ");
   byId("advice").hidden = !data.advice.length;
   for (const { title, text } of data.advice) {
     const item = make("li", text);

@@ -31,6 +31,7 @@ const CASES: &[(&str, fn())] = &[
         "report::figures_of_kernels_and_advice_are_those_of_the_lines",
         report::figures_of_kernels_and_advice_are_those_of_the_lines,
     ),
+    ("report::work_of_launches_is_in_the_report", report::work_of_launches_is_in_the_report),
     ("report::hostile_names_stay_data", report::hostile_names_stay_data),
     ("otlp::metrics_are_the_snapshot", otlp::metrics_are_the_snapshot),
     ("otlp::an_absent_collector_is_no_failure", otlp::an_absent_collector_is_no_failure),
@@ -44,6 +45,7 @@ const WITH_COLLECTORS: &[(&str, Case)] = &[
 
 const WITH_BROWSER: &[(&str, Case)] = &[
     ("report::a_browser_shows_what_the_devices_did", report::a_browser_shows_what_the_devices_did),
+    ("report::a_browser_draws_the_roofline", report::a_browser_draws_the_roofline),
     ("report::a_browser_shows_hostile_names_and_nothing", report::a_browser_shows_hostile_names_and_nothing),
     (
         "report::a_browser_draws_what_is_visible_of_many_slices",

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use elinvar::{
-    Device, Error, ProfileCommand, ProfileEvent, ProfileLine, ProfileSpan, ProfileSubmission, TraceDetail,
+    Device, Error, Grid, ProfileCommand, ProfileEvent, ProfileLine, ProfileRoofs, ProfileSpan,
+    ProfileSubmission, ProfileWork, Source, TraceDetail,
 };
 use elinvar_conformance::sim::{Op, Sim};
-use elinvar_telemetry::{report, report_of_lines};
+use elinvar_telemetry::{report, report_of, report_of_lines};
 use serde_json::Value as Json;
 
 use crate::support::{device, kernel, launch};
@@ -35,6 +36,7 @@ fn submission(number: u64, at: u64, time: u64, name: &str) -> ProfileSubmission 
         threads: Some([64, 2, 1]),
         group: Some([32, 1, 1]),
         bytes: Some(1000),
+        work: Some(ProfileWork { flops: 500.0, bytes: 250.0 }),
         origin: None,
         host_ns: [at, at + 10],
         executed,
@@ -213,4 +215,76 @@ pub fn a_browser_draws_what_is_visible_of_many_slices(browser: &Path) {
     // Ten launches.
     let few = drawn("#from=0&to=490000");
     assert_eq!(few, 30);
+}
+
+/// What a launch computes follows from the kernel's code, its size and its inline arguments; the roofline is drawn where roofs are known.
+fn of_work() -> String {
+    let device = device();
+    let text = "
+        #include <metal_stdlib>
+        kernel void grow(device float* x, constant uint& n, constant uint& rounds, uint i [[thread_position_in_grid]])
+        {
+            if (i >= n) return;
+            float value = x[i];
+            for (uint round = 0; round < rounds; round++) value = metal::fma(value, 1.5f, 2.0f);
+            x[i] = value;
+        }
+        kernel void of_memory(device uint* x, device const uint* rounds, uint i [[thread_position_in_grid]])
+        {
+            float value = x[i];
+            for (uint round = 0; round < rounds[0]; round++) value = metal::fma(value, 1.5f, 2.0f);
+            x[i] = uint(value);
+        }";
+    let library = device.compile(Source::named("work.metal", text)).unwrap();
+    let [grow, of_memory] = ["grow", "of_memory"].map(|name| library.kernel(name).unwrap());
+    let (stream, mut x) = (device.stream().unwrap(), device.buffer::<f32>(4096).unwrap());
+    let (mut y, rounds) = (device.buffer::<u32>(64).unwrap(), device.buffer_with_data(&[3_u32]).unwrap());
+    device.trace().start_with(100_000, TraceDetail::Arguments);
+    // 4000 of 4096 threads, and both in one submission, and replayed.
+    let mut commands = stream.command_buffer();
+    for rounds in [10_u32, 30] {
+        // SAFETY: each thread accesses its own element, below `n`.
+        #[allow(unsafe_code)]
+        unsafe { commands.launch(&grow, Grid::threads(4096), (&mut x, 4000_u32, rounds)) }.unwrap();
+    }
+    let recording = commands.record().unwrap();
+    for _ in 0..2 {
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe { stream.replay(&recording) }.unwrap().wait().unwrap();
+    }
+    crate::support::launch_with(&grow, &stream, 4096, (&mut x, 4000_u32, 5_u32)).wait().unwrap();
+    crate::support::launch_with(&of_memory, &stream, 64, (&mut y, &rounds)).wait().unwrap();
+    device.trace().stop();
+    let mut lines = ProfileLine::of(0, &device.trace().timeline(), &device.metrics());
+    let roofs = ProfileRoofs { flops: 2e9, bandwidth: 1e9 };
+    lines.push(ProfileLine { process: std::process::id(), device: 0, event: ProfileEvent::Roofs(roofs) });
+    report_of(&lines)
+}
+
+pub fn work_of_launches_is_in_the_report() {
+    let of_page = data(&of_work());
+    let kernels = of_page["kernels"].as_array().unwrap();
+    let named = |name: &str| kernels.iter().find(|kernel| kernel["name"] == name).unwrap();
+    let grow = named("grow");
+    assert_eq!(grow["flops"].as_f64(), Some(4000.0 * 2.0 * f64::from(2 * (10 + 30) + 5)));
+    // Each launch touches 4000 elements and two arguments of 4 bytes.
+    assert_eq!(grow["touched"].as_f64(), Some(5.0 * (4000.0 * 4.0 + 8.0)));
+    assert_eq!(grow["work_ns"], grow["total_ns"]);
+    // How often it loops depends on memory.
+    assert!(named("of_memory")["flops"] == 0.0 && named("of_memory")["work_ns"] == 0, "{kernels:?}");
+    assert_eq!(of_page["devices"][0]["roofs"]["flops"], 2e9);
+}
+
+pub fn a_browser_draws_the_roofline(browser: &Path) {
+    let (tag, document) = rendered(browser, &of_work(), "");
+    expect(&tag, &[("kernels", 2)]);
+    assert!(document.contains("2 GFLOP/s of fused multiply-adds, 1 GB/s of a copy"), "{document}");
+    assert!(document.contains(r#"id="roofline-section" aria-labelledby="roofline-title">"#), "{document}");
+    // Without roofs there is none.
+    let (_, document) = rendered(browser, &of_a_device(), "");
+    assert!(
+        document.contains(r#"id="roofline-section" aria-labelledby="roofline-title" hidden="">"#),
+        "{document}"
+    );
 }

@@ -1,13 +1,17 @@
 //! Devices, and a launch.
 
+use std::sync::LazyLock;
+
 use elinvar::{Args, Buffer, Completion, Device, Grid, Kernel, Source, Stream};
 use elinvar_cache::Cache;
 use elinvar_driver::Driver as _;
 use elinvar_driver_cpu::CpuDriver;
 
-/// A device that no other test uses.
+/// A device that no other test uses, with a cache that was empty when the program began.
 pub fn device() -> Device {
-    Device::new(CpuDriver::with_cache(2, &Cache::off()).devices().unwrap().remove(0))
+    static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
+    let cache = Cache::at(FOLDER.path(), 64 << 20, "1");
+    Device::new(CpuDriver::with_cache(2, &cache).devices().unwrap().remove(0))
 }
 
 /// A kernel that multiplies each element by 3.
@@ -65,6 +69,7 @@ pub fn get(url: &str) -> Result<String, String> {
 /// Launches, copies and a failure, and the device that did it: something in most metrics.
 pub fn busy_device(kernel_name: &str) -> Device {
     let device = device();
+    device.sample_launches(Some(std::time::Duration::ZERO));
     let (triple, stream) = (kernel(&device, kernel_name), device.stream().unwrap());
     let mut x = device.buffer_with_data(&[1_u32; 1000]).unwrap();
     let mut y = device.buffer::<u32>(1000).unwrap();

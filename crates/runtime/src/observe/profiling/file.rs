@@ -37,7 +37,7 @@ static PROFILE: PerProcess<Option<Mutex<ProfileFile>>> = PerProcess::new(|| {
 /// Profiles a device if the variable is set.
 pub(crate) fn add(device: &Device) {
     let Some(profile) = PROFILE.get() else { return };
-    device.trace().start_with(EVENTS, TraceDetail::Launches);
+    device.trace().start_with(EVENTS, TraceDetail::Arguments);
     profile.lock().devices.push(device.clone());
     static STARTED: PerProcess<Once> = PerProcess::new(Once::new);
     STARTED.get().call_once(|| {

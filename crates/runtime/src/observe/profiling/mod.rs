@@ -4,8 +4,14 @@
 //! A line stands by itself, so that a file which ends anywhere can be read. Times are those of [`Timeline`], in nanoseconds.
 
 pub(crate) mod file;
+mod work;
 
+use elinvar_driver::PerProcess;
 use serde::{Deserialize, Serialize};
+
+pub use work::ProfileWork;
+use work::Works;
+pub(crate) use work::analysis;
 
 use crate::{
     DeviceSpan, Dim3, HostSpan, MetricValue, Metrics, Timeline, TimelineCommand, TimelineSubmission,
@@ -59,6 +65,8 @@ pub enum ProfileEvent {
         /// Bytes of idle blocks.
         idle_bytes: u64,
     },
+    /// The roofs of the device, if they were measured.
+    Roofs(ProfileRoofs),
     /// Values of the device's metrics; later lines replace earlier ones.
     Metrics(Vec<ProfileMetric>),
 }
@@ -114,6 +122,9 @@ pub struct ProfileCommand {
     pub group: Option<[u32; 3]>,
     /// Bytes that a copy or fill moves, or of the memory that a launch binds.
     pub bytes: Option<u64>,
+    /// What a launch computes and touches, where its kernel's code tells; with [`TraceDetail::Arguments`](crate::TraceDetail::Arguments).
+    #[serde(default)]
+    pub work: Option<ProfileWork>,
     /// The recording or graph that it is of, with the node.
     pub origin: Option<String>,
     /// Begin and end of its recording on the host.
@@ -122,6 +133,15 @@ pub struct ProfileCommand {
     pub executed: Option<ProfileSpan>,
     /// The error, if it is the command that failed.
     pub error: Option<String>,
+}
+
+/// The highest rates of a device that were measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfileRoofs {
+    /// Floating-point operations of single precision in a second.
+    pub flops: f64,
+    /// Bytes that a copy reads and writes in a second.
+    pub bandwidth: f64,
 }
 
 /// A value of a metric.
@@ -187,9 +207,14 @@ fn submission(submission: &TimelineSubmission) -> ProfileSubmission {
 }
 
 fn command(command: &TimelineCommand) -> ProfileCommand {
+    static WORKS: PerProcess<Works> = PerProcess::new(Works::default);
     let size = |size: Dim3| size.to_array();
+    let mut work = None;
     let (threads, group, bytes) = match &command.command.work {
-        TracedWork::Launch { threads, group, bytes, .. } => {
+        TracedWork::Launch { kernel, threads, group, bytes, arguments } => {
+            if let (Some(threads), Some(arguments)) = (threads, arguments) {
+                work = WORKS.get().of(kernel, (*threads, *group), arguments);
+            }
             (threads.map(size), Some(size(*group)), Some(*bytes))
         }
         TracedWork::Copy { bytes } | TracedWork::Fill { bytes } => (None, None, Some(*bytes)),
@@ -210,6 +235,7 @@ fn command(command: &TimelineCommand) -> ProfileCommand {
         threads,
         group,
         bytes,
+        work,
         origin,
         host_ns: host(command.host),
         executed: command.device.map(span),

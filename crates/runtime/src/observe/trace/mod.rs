@@ -28,8 +28,9 @@ use clock::{Clocks, HOST};
 pub(crate) use launch_times::{LaunchTimes, Layout};
 use noted::What;
 pub(crate) use noted::{Launch, Noted, Notes};
-pub(crate) use replayed::bound_bytes;
+pub use replayed::InlineArguments;
 pub use replayed::{GraphNode, Origin, Replayed, TracedCommand, TracedWork};
+pub(crate) use replayed::{bound_bytes, inline_arguments};
 pub use timeline::{DeviceSpan, HostSpan, MemorySample, Timeline, TimelineCommand, TimelineSubmission};
 
 /// A step of a submission.
@@ -205,6 +206,9 @@ pub enum TraceDetail {
     /// commands as one (CUDA graphs) do not while such a trace is on.
     #[default]
     Launches,
+    /// As [`TraceDetail::Launches`], with the inline arguments of each launch, such as element counts, with which its work can be computed
+    /// ([`ProfileLine`](crate::ProfileLine)).
+    Arguments,
 }
 
 /// The trace of a device.
@@ -361,7 +365,8 @@ impl Trace {
         let detail = match self.detail.load(Ordering::Relaxed) {
             0 => return None,
             1 => TraceDetail::Submissions,
-            _ => TraceDetail::Launches,
+            2 => TraceDetail::Launches,
+            _ => TraceDetail::Arguments,
         };
         Some(Notes::new(self.next.fetch_add(1, Ordering::Relaxed), stream, priority, detail))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use elinvar_driver::{Dim3, Error, Label, Pipeline, Priority, Timing};
 
 use super::clock::HOST;
-use super::{LaunchTimes, TraceDetail, TraceEvent, TraceStep};
+use super::{InlineArguments, LaunchTimes, TraceDetail, TraceEvent, TraceStep};
 use crate::observe::metrics::Phase;
 
 /// `Notes::stream` of a host call.
@@ -49,7 +49,12 @@ impl Notes {
 
     /// Whether each command is recorded, and measured by the device.
     pub(crate) fn times_launches(&self) -> bool {
-        self.detail == TraceDetail::Launches
+        self.detail >= TraceDetail::Launches
+    }
+
+    /// Whether the inline arguments of launches are recorded.
+    pub(crate) fn keeps_arguments(&self) -> bool {
+        self.detail >= TraceDetail::Arguments
     }
 
     /// The host's time, for events that are recorded later.
@@ -129,7 +134,8 @@ pub(super) enum What {
 pub(crate) struct Launch {
     pub(crate) kernel: Arc<dyn Pipeline>,
     pub(crate) label: Option<Arc<Label>>,
-    pub(crate) arguments: u32,
+    pub(crate) argument_count: u32,
+    pub(crate) arguments: Option<InlineArguments>,
     pub(crate) threads: Option<Dim3>,
     pub(crate) group: Dim3,
     pub(crate) bytes: u64,
@@ -201,11 +207,11 @@ impl Noted {
                 [Some((self.at, complete)), Some(release), None, None]
             }
             What::Launch(launch, later) => {
-                let Launch { kernel, label, arguments, threads, group, .. } = launch;
+                let Launch { kernel, label, argument_count, threads, group, .. } = launch;
                 let [bind, size, dispatch] = later.map(|later| self.at + u64::from(later));
                 [
                     Some((self.at, TraceStep::Encode { kernel: kernel.clone(), label: label.clone() })),
-                    Some((bind, TraceStep::Bind { arguments: *arguments as usize })),
+                    Some((bind, TraceStep::Bind { arguments: *argument_count as usize })),
                     Some((size, TraceStep::Size { threads: *threads, group: *group })),
                     Some((dispatch, TraceStep::Dispatch)),
                 ]

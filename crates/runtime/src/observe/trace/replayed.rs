@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Binding, Command, Dim3, Dispatch, Label, Pipeline, PrimitiveKind};
+use elinvar_driver::{Binding, Command, Dim3, Dispatch, InlineBytes, Label, Pipeline, PrimitiveKind};
 
 /// Where replayed commands come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +53,8 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    pub(crate) fn new(origin: &Origin, commands: &[Command]) -> Arc<Self> {
-        let commands = commands.iter().map(TracedCommand::of).collect();
+    pub(crate) fn new(origin: &Origin, commands: &[Command], keeps_arguments: bool) -> Arc<Self> {
+        let commands = commands.iter().map(|command| TracedCommand::of(command, keeps_arguments)).collect();
         Arc::new(Self { origin: origin.clone(), commands })
     }
 }
@@ -82,6 +82,8 @@ pub enum TracedWork {
         group: Dim3,
         /// Bytes of the memory that is bound: buffers, slices, and memory that is accessed through addresses in argument buffers. A buffer that is bound twice counts twice.
         bytes: u64,
+        /// Its inline arguments; with [`TraceDetail::Arguments`](crate::TraceDetail::Arguments).
+        arguments: Option<InlineArguments>,
     },
     /// A launch of a kernel that launches kernels; its time includes theirs.
     LaunchNested {
@@ -112,6 +114,18 @@ pub enum TracedWork {
     Other,
 }
 
+/// Bytes of the arguments of a launch that are copied into it, by the position of the argument.
+pub type InlineArguments = Arc<[(usize, InlineBytes)]>;
+
+/// The inline arguments of a launch.
+pub(crate) fn inline_arguments(dispatch: &Dispatch) -> InlineArguments {
+    let inline = |(at, binding): (usize, &Binding)| match binding {
+        Binding::Bytes(bytes) => Some((at, bytes.clone())),
+        Binding::Memory(_) | Binding::Threadgroup(_) | Binding::Unbound => None,
+    };
+    dispatch.bindings.iter().enumerate().filter_map(inline).collect()
+}
+
 /// Bytes of the memory that a launch binds.
 pub(crate) fn bound_bytes(dispatch: &Dispatch) -> u64 {
     let bound = dispatch.bindings.iter().filter_map(|binding| match binding {
@@ -122,12 +136,13 @@ pub(crate) fn bound_bytes(dispatch: &Dispatch) -> u64 {
 }
 
 impl TracedCommand {
-    fn of(command: &Command) -> Self {
+    fn of(command: &Command, keeps_arguments: bool) -> Self {
         let launch = |dispatch: &Dispatch| TracedWork::Launch {
             kernel: dispatch.pipeline.clone(),
             threads: dispatch.grid.threads(),
             group: dispatch.group,
             bytes: bound_bytes(dispatch),
+            arguments: keeps_arguments.then(|| inline_arguments(dispatch)),
         };
         let (work, label) = match command {
             Command::Dispatch(dispatch) => (launch(dispatch), dispatch.label.clone()),

@@ -235,9 +235,10 @@ impl<'e> Reader<'e> {
         }
         match &noted.what {
             What::Step(step) => self.step(step, at),
-            What::Launch(Launch { kernel, label, threads, group, bytes, .. }, _) => {
+            What::Launch(Launch { kernel, label, threads, group, bytes, arguments, .. }, _) => {
                 let (kernel, threads, group, bytes) = (kernel.clone(), *threads, *group, *bytes);
-                let work = TracedWork::Launch { kernel, threads, group, bytes };
+                let arguments = arguments.clone();
+                let work = TracedWork::Launch { kernel, threads, group, bytes, arguments };
                 self.push(work, label.clone(), HostSpan { begin_ns, end_ns: at });
             }
             What::Commit { commands, times, .. } => {

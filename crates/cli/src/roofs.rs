@@ -82,7 +82,7 @@ pub fn measure(device: &Device) -> Result<ProfileRoofs> {
     let stream = device.stream()?;
     let units = device.caps().limits.compute_units as usize;
     let threads = units.max(1) * THREADS_PER_UNIT;
-    let out: Buffer<[f32; 4]> = device.buffer_for(threads, HostAccess::Never)?;
+    let mut out: Buffer<[f32; 4]> = device.buffer_for(threads, HostAccess::Never)?;
     let kernel = library.kernel("peak_arithmetic")?;
     // Few rounds tell how many take some milliseconds.
     let mut rounds = 64_u32;
@@ -91,7 +91,7 @@ pub fn measure(device: &Device) -> Result<ProfileRoofs> {
             // SAFETY: each thread writes its own element, of as many as there are threads.
             #[allow(unsafe_code)]
             unsafe {
-                kernel.launch(&stream, grid, (&out, 0.5_f32, rounds))
+                kernel.launch(&stream, grid, (&mut out, 0.5_f32, rounds))
             }
         })?;
         if seconds > 2e-3 || rounds >= 1 << 20 {
@@ -102,7 +102,7 @@ pub fn measure(device: &Device) -> Result<ProfileRoofs> {
     let flops = FLOPS * f64::from(rounds) * threads as f64 / seconds;
     let elements = BYTES / 16;
     let mut from: Buffer<[f32; 4]> = device.buffer_for(elements, HostAccess::Never)?;
-    let to: Buffer<[f32; 4]> = device.buffer_for(elements, HostAccess::Never)?;
+    let mut to: Buffer<[f32; 4]> = device.buffer_for(elements, HostAccess::Never)?;
     // Memory that was never written may be one page of zeros.
     stream.fill(&mut from, [1.0; 4])?.wait()?;
     let kernel = library.kernel("peak_copy")?;
@@ -110,7 +110,7 @@ pub fn measure(device: &Device) -> Result<ProfileRoofs> {
         // SAFETY: each thread reads and writes its own element, of as many as there are threads.
         #[allow(unsafe_code)]
         unsafe {
-            kernel.launch(&stream, grid, (&from, &to))
+            kernel.launch(&stream, grid, (&from, &mut to))
         }
     })?;
     Ok(ProfileRoofs { flops, bandwidth: 2.0 * BYTES as f64 / seconds })
@@ -120,7 +120,7 @@ pub fn measure(device: &Device) -> Result<ProfileRoofs> {
 fn shortest(
     kernel: &Kernel,
     threads: usize,
-    launch: impl Fn(&Kernel, Grid) -> Result<elinvar::Completion>,
+    mut launch: impl FnMut(&Kernel, Grid) -> Result<elinvar::Completion>,
 ) -> Result<f64> {
     let mut shortest = f64::INFINITY;
     for _ in 0..=REPEATS {

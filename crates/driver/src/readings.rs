@@ -186,7 +186,7 @@ quantities! {
     /// Memory of the machine that could be allocated without swapping
     SystemMemoryAvailable = "system.linux.memory.available", false, "By", [];
     /// Time that a worker thread of a CPU device has run (`running`), or was ready while other threads had its processor (`waiting`)
-    WorkerTime = "elinvar.worker.time", true, "s", ["worker", "state"];
+    WorkerTime = "elinvar.worker.time", true, "s", ["state", "worker"];
     /// Resident memory of this process
     ProcessMemory = "process.memory.usage", false, "By", [];
     /// Memory that the process's control group uses

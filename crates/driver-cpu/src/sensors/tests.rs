@@ -171,8 +171,8 @@ fn a_worker_is_measured_in_place_of_this_process() {
     let sensors = HostSensors::at(root.path());
     let ticks = crate::host::sysconf(libc::_SC_CLK_TCK).unwrap() as f64;
     let readings = sensors.of_worker(Some(42));
-    assert_eq!(value(&readings, Quantity::WorkerTime, &["0", "running"]), 2.5);
-    assert_eq!(value(&readings, Quantity::WorkerTime, &["0", "waiting"]), 0.5);
+    assert_eq!(value(&readings, Quantity::WorkerTime, &["running", "0"]), 2.5);
+    assert_eq!(value(&readings, Quantity::WorkerTime, &["waiting", "0"]), 0.5);
     assert_eq!(readings.of(Quantity::WorkerTime).count(), 2);
     assert_eq!(value(&readings, Quantity::ProcessCpuTime, &["user"]), 300.0 / ticks);
     assert_eq!(value(&readings, Quantity::ProcessMemory, &[]), 7.0 * crate::host::page_size() as f64);
@@ -325,14 +325,14 @@ fn workers_are_measured_one_by_one() {
         ],
     );
     let readings = HostSensors::at(root.path()).readings(&[Some(7), Some(8), Some(9), None]);
-    assert_eq!(value(&readings, Quantity::WorkerTime, &["0", "running"]), 1.0);
-    assert_eq!(value(&readings, Quantity::WorkerTime, &["0", "waiting"]), 0.25);
+    assert_eq!(value(&readings, Quantity::WorkerTime, &["running", "0"]), 1.0);
+    assert_eq!(value(&readings, Quantity::WorkerTime, &["waiting", "0"]), 0.25);
     for (worker, part) in [
         ("1", "`/proc/self/task/8/schedstat` has no times: `1000000000`"),
         ("2", "there is no `/proc/self/task/9/schedstat`"),
         ("3", "has not started"),
     ] {
-        let reason = reason(&readings, Quantity::WorkerTime, &[worker, "running"]);
+        let reason = reason(&readings, Quantity::WorkerTime, &["running", worker]);
         assert!(reason.contains(part), "{reason}");
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn read_process(root: &Root, process: &str, readings: &mut Readings) 
 
 fn add(worker: &str, times: Result<[f64; 2]>, readings: &mut Readings) {
     for (at, state) in ["running", "waiting"].into_iter().enumerate() {
-        readings.add(Quantity::WorkerTime, &[worker, state], times.clone().map(|times| times[at]));
+        readings.add(Quantity::WorkerTime, &[state, worker], times.clone().map(|times| times[at]));
     }
 }
 

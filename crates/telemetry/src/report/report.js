@@ -307,7 +307,8 @@
       context.beginPath(); context.moveTo(left, y(10 ** at)); context.lineTo(right, y(10 ** at)); context.stroke();
       context.fillText(power(at), left - 6, y(10 ** at));
     }
-    context.fillText("GFLOP/s", left - 6, 8);
+    context.textAlign = "left";
+    context.fillText("GFLOP/s", left + 6, 8);
     context.strokeStyle = accent;
     context.lineWidth = 2;
     roofed.forEach(({ roofs }, at) => {

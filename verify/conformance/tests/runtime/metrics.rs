@@ -177,7 +177,7 @@ fn lookups_in_the_cache_and_times_of_workers_count() {
 
     let running = |device: &Device| {
         let readings = device.readings().unwrap();
-        let workers = ["0", "1"].map(|worker| readings.value(Quantity::WorkerTime, &[worker, "running"]));
+        let workers = ["0", "1"].map(|worker| readings.value(Quantity::WorkerTime, &["running", worker]));
         workers.map(|seconds| seconds.unwrap()).iter().sum::<f64>()
     };
     let stream = device.stream().unwrap();

@@ -129,7 +129,7 @@ fn entries_of_another_user_are_not_read() {
         unswept: AtomicU64::new(0),
     };
     assert!(folder.load(&key).unwrap_err().contains("belongs to user"));
-    let other = Cache { version: "v".into(), folder: Some(Arc::new(folder)) };
+    let other = Cache { version: "v".into(), lookups: Arc::default(), folder: Some(Arc::new(folder)) };
     assert_eq!(other.load(&key), None);
     assert!(!file.exists());
 }
@@ -283,4 +283,17 @@ fn unfinished_files_are_new() {
     std::fs::remove_file(&target).unwrap();
     assert_eq!(folder.create("link").unwrap_err(), Errno::EXIST, "a link to nothing");
     assert!(!target.exists());
+}
+
+#[test]
+fn loads_are_counted_apart_for_each_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::at(folder.path(), 1 << 20, "v");
+    let (key, missing) = (cache.key("k").text("a").finish(), cache.key("k").text("b").finish());
+    cache.store(&key, b"found");
+    let user = cache.counted();
+    assert_eq!((user.load(&key).as_deref(), user.clone().load(&missing)), (Some(&b"found"[..]), None));
+    assert!(user.load(&key).is_some());
+    assert_eq!((user.lookups(), cache.lookups()), (Some([2, 1]), Some([0, 0])));
+    assert_eq!(Cache::off().lookups(), None);
 }

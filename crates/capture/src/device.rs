@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use elinvar_driver::{
-    Caps, Capture, CollectiveLibrary, Device, Diagnostic, Energy, Event, FunctionConstant, HostBlock, Init,
-    Library, Link, Log, Memory, Pipeline, PipelineOptions, Place, Priority, Queue, Reach, Readings,
-    ResidentThreads, Result, Signature, Source, Storage, Thermal, UnsupportedKernel,
+    CacheLookups, Caps, Capture, CollectiveLibrary, Device, Diagnostic, Energy, Event, FunctionConstant,
+    HostBlock, Init, Library, Link, Log, Memory, Pipeline, PipelineOptions, Place, Priority, Queue, Reach,
+    Readings, ResidentThreads, Result, Signature, Source, Storage, Thermal, UnsupportedKernel,
 };
 
 use crate::format::SourceRecord;
@@ -144,6 +144,10 @@ unsafe impl Device for CapturingDevice {
 
     fn energy(&self) -> Result<Energy> {
         self.below.energy()
+    }
+
+    fn cache_lookups(&self) -> Option<CacheLookups> {
+        self.below.cache_lookups()
     }
 
     fn collectives(&self) -> Result<Arc<dyn CollectiveLibrary>> {

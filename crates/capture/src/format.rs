@@ -3,11 +3,15 @@
 //! Record: length of the body (u32, little-endian), first 8 bytes of the body's BLAKE3 hash, body ([`elinvar_cache::encode`]). A program that is killed leaves a file that
 //! ends within a record; what is before it can be read.
 
-use elinvar_driver::{Dim3, Label, MathMode, PipelineOptions, Source, SourceFile};
+use std::path::{Path, PathBuf};
+
+use elinvar_driver::{Dim3, Label, MathMode, PipelineOptions, Result, Source, SourceFile};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-pub(crate) const MAGIC: &[u8; 18] = b"elinvar capture\r\n\x01";
+use crate::includes::Includes;
+
+pub(crate) const MAGIC: &[u8; 18] = b"elinvar capture\r\n\x02";
 /// Bytes in front of a record's body.
 pub(crate) const HEAD: usize = 4 + 8;
 /// Maximum length in bytes of a record's body that is read.
@@ -45,11 +49,12 @@ pub(crate) enum Record {
     },
 }
 
-/// A source that can be compiled again. Included files are not part of it.
+/// A source that can be compiled again, with the files that it includes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct SourceRecord {
     files: Vec<(String, String)>,
-    include_dirs: Vec<std::path::PathBuf>,
+    include_dirs: Vec<PathBuf>,
+    includes: Includes,
     include_outside: bool,
     defines: Vec<(String, Option<String>)>,
     /// 0 safe, 1 relaxed, 2 fast.
@@ -66,6 +71,7 @@ impl SourceRecord {
         Some(Self {
             files: source.files.iter().map(|file| (file.name.clone(), file.text.clone())).collect(),
             include_dirs: source.include_dirs.clone(),
+            includes: Includes::of(source),
             include_outside: source.include_outside,
             defines: source.defines.clone(),
             math: match source.math {
@@ -77,17 +83,23 @@ impl SourceRecord {
         })
     }
 
-    pub(crate) fn source(&self) -> Source {
+    /// The source. Included files are written below `folder`.
+    ///
+    /// # Errors
+    /// Those of [`Includes::unpack`].
+    pub(crate) fn source(&self, folder: &Path) -> Result<Source> {
         let file = |(name, text): &(String, String)| SourceFile { name: name.clone(), text: text.clone() };
-        Source {
+        let libraries = self.libraries.iter().enumerate();
+        let library = |(at, library): (usize, &Self)| library.source(&folder.join(format!("library-{at}")));
+        Ok(Source {
             files: self.files.iter().map(file).collect(),
-            include_dirs: self.include_dirs.clone(),
+            include_dirs: self.includes.unpack(&self.include_dirs, folder)?,
             include_outside: self.include_outside,
             defines: self.defines.clone(),
             math: [MathMode::Safe, MathMode::Relaxed, MathMode::Fast][usize::from(self.math.min(2))],
-            libraries: self.libraries.iter().map(Self::source).collect(),
+            libraries: libraries.map(library).collect::<Result<_>>()?,
             ..Source::default()
-        }
+        })
     }
 }
 

@@ -8,6 +8,7 @@
 mod compare;
 mod device;
 mod format;
+mod includes;
 mod queue;
 mod read;
 mod replay;

@@ -44,6 +44,8 @@ pub struct Replay<'a> {
     device: Arc<dyn Device>,
     queue: Arc<dyn Queue>,
     tolerance: f64,
+    /// Included files, while kernels may be compiled.
+    folder: tempfile::TempDir,
     libraries: HashMap<u32, Result<Arc<dyn Library>>>,
     pipelines: HashMap<u32, Result<Arc<dyn Pipeline>>>,
 }
@@ -59,14 +61,19 @@ impl<'a> Replay<'a> {
     /// trusted as the program.
     ///
     /// # Errors
-    /// `InvalidArgument` for a tolerance that is negative or not finite; those of the device.
+    /// `InvalidArgument` for a tolerance that is negative or not finite; `Environment` if no temporary folder can be created; those of the
+    /// device.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn new(capture: &'a Capture, device: Arc<dyn Device>, tolerance: f64) -> Result<Self> {
         if !(tolerance >= 0.0 && tolerance.is_finite()) {
             return Err(Error::invalid(format!("a tolerance of {tolerance}; it is 0 or more")));
         }
         let queue = device.queue()?;
-        Ok(Self { capture, device, queue, tolerance, libraries: HashMap::new(), pipelines: HashMap::new() })
+        let folder = tempfile::Builder::new().prefix("elinvar-replay-").tempdir();
+        let folder = folder
+            .map_err(|error| Error::Environment(format!("cannot create a temporary folder: {error}")))?;
+        let (libraries, pipelines) = (HashMap::new(), HashMap::new());
+        Ok(Self { capture, device, queue, tolerance, folder, libraries, pipelines })
     }
 
     /// Replays the launch of this number.
@@ -119,7 +126,8 @@ impl<'a> Replay<'a> {
 
     fn pipeline(&mut self, kernel: u32) -> Result<Arc<dyn Pipeline>> {
         let (source, name, options) = &self.capture.kernels[kernel as usize];
-        let compile = || self.device.compile(&self.capture.sources[*source as usize].source());
+        let folder = self.folder.path().join(source.to_string());
+        let compile = || self.device.compile(&self.capture.sources[*source as usize].source(&folder)?);
         let library = self.libraries.entry(*source).or_insert_with(compile).clone()?;
         self.pipelines.entry(kernel).or_insert_with(|| library.pipeline(name, options)).clone()
     }

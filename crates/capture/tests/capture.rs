@@ -274,3 +274,32 @@ fn damaged_files_are_errors_and_cut_ones_are_read() {
     }
     assert!(text(Capture::open(folder.path().join("none"))).contains("none"));
 }
+
+#[test]
+fn included_files_are_in_the_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let headers = folder.path().join("headers");
+    std::fs::create_dir_all(headers.join("deep")).unwrap();
+    std::fs::write(headers.join("outer.h"), "#include \"deep/factor.h\"\n").unwrap();
+    std::fs::write(headers.join("deep/factor.h"), "#define FACTOR 3\n").unwrap();
+    let path = folder.path().join("program.capture");
+    let capture = captured(&path, cpu(), |device| {
+        let text = "
+            #include <outer.h>
+            kernel void scale(device uint* x, uint i [[thread_position_in_grid]]) { x[i] *= FACTOR; }";
+        let mut source = Source::named("scale.metal", text);
+        source.include_dirs.push(headers.clone());
+        let kernel = device.compile(source).unwrap().kernel("scale").unwrap();
+        let mut x = device.buffer_with_data(&[1_u32, 2, 3]).unwrap();
+        // SAFETY: there are as many threads as elements.
+        #[allow(unsafe_code)]
+        unsafe { kernel.launch(&device.stream().unwrap(), Grid::threads(3), (&mut x,)) }
+            .unwrap()
+            .wait()
+            .unwrap();
+    });
+    // Another machine does not have them.
+    std::fs::remove_dir_all(&headers).unwrap();
+    let outcome = replay(&capture, cpu()).launch(0).unwrap();
+    assert!(matches!(outcome, Outcome::Equal), "{outcome:?}");
+}

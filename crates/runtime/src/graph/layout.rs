@@ -163,6 +163,7 @@ impl Layout {
             segments.len() + usize::from(branches.len() > 1) + usize::from(!schedule.joins.is_empty());
         stats.transfers = self.transfers;
         Ok(Plan {
+            name: None,
             graph,
             main: self.devices.first().cloned(),
             branches,

@@ -52,6 +52,8 @@ impl Default for PlanOptions {
 /// An executable [`Graph`], which can run any number of times; see [`Plan::run`].
 pub struct Plan {
     pub(super) graph: u64,
+    /// Name in metrics.
+    pub(super) name: Option<String>,
     /// The device of the first branch; `None` for an empty graph.
     pub(super) main: Option<Device>,
     pub(super) branches: Vec<Branch>,

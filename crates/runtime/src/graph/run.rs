@@ -141,6 +141,12 @@ impl Plan {
         }
     }
 
+    /// Counts the submissions of later runs by this name, in the [metrics](Device::metrics) `elinvar.graph.submissions` and
+    /// `elinvar.graph.duration`. Plans may share a name.
+    pub fn set_name(&mut self, name: &str) {
+        self.name = Some(name.to_owned());
+    }
+
     fn is_main(&self, branch: usize) -> bool {
         self.branches[branch].device == self.main
     }
@@ -175,6 +181,7 @@ impl Plan {
         for segment in &self.segments {
             let on = self.branches[segment.branch].stream.as_ref().unwrap_or(stream);
             let mut command_buffer = on.command_buffer();
+            command_buffer.graph = self.name.as_ref().map(|name| on.device().counters().graph(name));
             match &segment.parts[..] {
                 [Part::Run(only)] => command_buffer.replay(only),
                 several => {

@@ -20,6 +20,7 @@ use crate::launch::submitted::{Held, Pending, Submitted};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Storages, Usage, Usages, Who, commit};
 use crate::observe::event;
+use crate::observe::metrics::SubmissionCounters;
 use crate::observe::trace::{
     Launch, LaunchTimes, Layout, Noted, Notes, Replayed, TraceStep, bound_bytes, inline_arguments,
 };
@@ -129,6 +130,8 @@ pub struct CommandBuffer {
     has_traced_work: bool,
     /// Called when it has been submitted, in order.
     companions: Vec<Companion>,
+    /// Counters of its graph's name.
+    pub(crate) graph: Option<Arc<SubmissionCounters>>,
 }
 
 /// Submits work of other devices that belongs to a command buffer. It is called when the command buffer has been submitted, and dropped if that
@@ -157,6 +160,7 @@ impl CommandBuffer {
             traced,
             has_traced_work: false,
             companions: Vec::new(),
+            graph: None,
         };
         command_buffer.note(|| TraceStep::Acquire);
         command_buffer
@@ -447,7 +451,7 @@ impl CommandBuffer {
     fn commit(self, traced: &mut Vec<Noted>, end: (u64, usize)) -> Result<Completion> {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
-        let Self { stream, mut list, usages, ops, events, replayed, notes, .. } = self;
+        let Self { stream, mut list, usages, ops, events, replayed, notes, graph, .. } = self;
         let in_flight = stream.in_flight_count.enter(stream.device.state())?;
         let (mut commands, mut times) = timed(replayed, &mut list, notes);
         if due.is_some() {
@@ -493,6 +497,7 @@ impl CommandBuffer {
                 registration,
                 notes,
                 span,
+                named: [stream.named.clone(), graph],
                 device: of_device,
                 held,
             });

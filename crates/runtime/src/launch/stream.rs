@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use elinvar_driver::{Command, Done, Error, Priority, Queue, Result, Submission, Timing};
 
+use crate::observe::metrics::SubmissionCounters;
 use crate::observe::trace::Notes;
 use crate::recovery::RecoveringQueue;
 use crate::sync::coalesce::Coalescer;
@@ -32,13 +33,24 @@ pub struct Stream {
     /// The queue of a recovering stream.
     recovering: Option<Arc<RecoveringQueue>>,
     coalescer: Arc<Coalescer>,
+    /// Counters of its name.
+    pub(crate) named: Option<Arc<SubmissionCounters>>,
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, queue: Arc<dyn Queue>, priority: Priority) -> Self {
         let id = NEXT_STREAM.fetch_add(1, Ordering::Relaxed);
         let coalescer = Coalescer::new(&device, &queue);
-        Self { device, queue, id, priority, in_flight_count: Arc::default(), recovering: None, coalescer }
+        Self {
+            device,
+            queue,
+            id,
+            priority,
+            in_flight_count: Arc::default(),
+            recovering: None,
+            coalescer,
+            named: None,
+        }
     }
 
     pub(crate) fn recovering(device: Device, queue: Arc<RecoveringQueue>, priority: Priority) -> Self {
@@ -88,6 +100,14 @@ impl Stream {
     #[must_use]
     pub fn limited(mut self, most: usize, when_full: WhenFull) -> Self {
         self.in_flight_count = Arc::new(InFlightCount::limited(most, when_full));
+        self
+    }
+
+    /// Counts submissions through the returned handle and its clones by this name, in the [metrics](Device::metrics)
+    /// `elinvar.stream.submissions` and `elinvar.stream.duration`. Streams of a device may share a name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.named = Some(self.device.counters().stream(name));
         self
     }
 

@@ -11,6 +11,7 @@ use elinvar_driver::{Command, OnCompleted, Result, Timing};
 use crate::launch::command_list_pool::CommandList;
 use crate::memory::usage::Storages;
 use crate::observe::event;
+use crate::observe::metrics::SubmissionCounters;
 use crate::observe::trace::Notes;
 use crate::sync::completion::Promise;
 use crate::sync::deadline::Watched;
@@ -32,6 +33,8 @@ pub(crate) struct Pending {
     pub(crate) registration: Registration,
     pub(crate) notes: Option<Notes>,
     pub(crate) span: tracing::Span,
+    /// Counters of its stream and its graph, where they have names.
+    pub(crate) named: [Option<Arc<SubmissionCounters>>; 2],
     pub(crate) device: Device,
     pub(crate) held: Held,
 }
@@ -71,13 +74,14 @@ impl Held {
 impl OnCompleted for Submitted {
     fn completed(self: Arc<Self>, result: Result<Timing>) {
         let Some(pending) = self.take() else { return };
-        let Pending { promise, submitted_ns, registration, notes, span, device, held } = pending;
+        let Pending { promise, submitted_ns, registration, notes, span, named, device, held } = pending;
         let traced = notes.map(|notes| (notes, Notes::now(), result.clone().map_err(Box::new)));
         device.recovery().vitals.submission(result.as_ref().err());
         if let Err(error) = &result {
             device.recovery().vitals.failures.add(&held.commands, error);
         }
         device.counters().submission(&held.commands, submitted_ns, &result);
+        named.iter().flatten().for_each(|counters| counters.add(&result));
         if let (Some(sample), Ok(timing)) = (notes.and_then(|notes| notes.sample()), &result) {
             device.counters().sampled_launches(sample, &held.commands, *timing);
         }

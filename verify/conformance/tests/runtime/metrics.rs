@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use elinvar::{
-    BreakerLimits, Buffer, Device, Error, Grid, Histogram, Kernel, METRICS, Metric, MetricValue, Metrics,
-    Quantity, RecoveryPolicy, Source, Stream,
+    BreakerLimits, Buffer, Device, Error, Graph, Grid, Histogram, Kernel, METRICS, Metric, MetricValue,
+    Metrics, Plan, Quantity, RecoveryPolicy, Source, Stream,
 };
 use elinvar_cache::Cache;
 use elinvar_conformance::sim::Op;
@@ -150,6 +150,52 @@ fn streams_at_the_same_time_lose_no_count() {
     assert_eq!(metrics.count("elinvar.kernel.launches", &["twice"]), 4 * 200);
     assert_eq!(metrics.count("elinvar.kernel.launches", &["other"]), 4 * 100);
     assert_eq!(histogram(&metrics, "elinvar.kernel.duration", &["twice"]).count(), 4 * 200);
+}
+
+#[test]
+fn streams_and_graphs_with_names_count_apart() {
+    let device = device();
+    let [twice, other] = kernels(&device);
+    let mut x = device.buffer_with_data(&[1_u32; N]).unwrap();
+    let (plain, upload) = (device.stream().unwrap(), device.stream().unwrap().named("upload"));
+    let mut whole = 0;
+    for _ in 0..5 {
+        launch(&other, &plain, &mut x).wait().unwrap();
+        let timing = launch(&twice, &upload, &mut x).wait().unwrap();
+        whole += timing.end_ns - timing.start_ns;
+    }
+    let mut graph = Graph::new();
+    // SAFETY: each thread accesses its own element.
+    #[allow(unsafe_code)]
+    unsafe { graph.launch(&twice, Grid::threads(N), (&mut x,)) }.unwrap();
+    let mut plan = graph.plan().unwrap();
+    let run = |plan: &mut Plan| {
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe { plan.run(&upload) }.unwrap().wait().unwrap()
+    };
+    let timing = run(&mut plan);
+    whole += timing.end_ns - timing.start_ns;
+    plan.set_name("step");
+    let timing = run(&mut plan);
+    let of_step = timing.end_ns - timing.start_ns;
+    whole += of_step;
+    let metrics = device.metrics();
+    assert_eq!(metrics.count("elinvar.stream.submissions", &["ok", "upload"]), 7);
+    assert_eq!(metrics.count("elinvar.graph.submissions", &["step", "ok"]), 1);
+    let durations = |metric: &str, name: &str| histogram(&metrics, metric, &[name]);
+    let (stream, graph) =
+        (durations("elinvar.stream.duration", "upload"), durations("elinvar.graph.duration", "step"));
+    assert_eq!((stream.count(), stream.sum), (7, whole));
+    assert_eq!((graph.count(), graph.sum), (1, of_step));
+    let families = metrics.families.iter();
+    let named = families.filter(|family| family.metric.name.starts_with("elinvar.stream."));
+    assert!(named.flat_map(|family| &family.points).all(|point| point.attributes.contains(&"upload".into())));
+    // A failure is counted by its class.
+    let faulty = "kernel void out(device uint* x, uint i [[thread_position_in_grid]]) { x[i] = 1; }";
+    let faulty = device.compile(Source::msl(faulty)).unwrap().checked_kernel("out").unwrap();
+    assert!(faulty.launch(&upload, Grid::threads(N + 1), (&mut x,)).unwrap().wait().is_err());
+    assert_eq!(device.metrics().count("elinvar.stream.submissions", &["kernel_fault", "upload"]), 1);
 }
 
 #[test]

@@ -64,6 +64,14 @@ metrics! {
         "Launches of a kernel by the host, in submissions that succeeded, also in command buffers, recordings and graphs";
     KERNEL_DURATION = "elinvar.kernel.duration", Histogram, "s", ["kernel"],
         "Time on the device's clock of a launch: of each that is a submission of its own, and of those in sampled submissions";
+    STREAM_SUBMISSIONS = "elinvar.stream.submissions", Counter, "{submission}", ["result", "stream"],
+        "Submissions of streams with a name (`Stream::named`) that have ended, by result";
+    STREAM_DURATION = "elinvar.stream.duration", Histogram, "s", ["stream"],
+        "Time on the device's clock from begin to end of a submission of such a stream that succeeded";
+    GRAPH_SUBMISSIONS = "elinvar.graph.submissions", Counter, "{submission}", ["graph", "result"],
+        "Submissions of plans with a name (`Plan::set_name`) that have ended, by result; a run of a plan has one or more";
+    GRAPH_DURATION = "elinvar.graph.duration", Histogram, "s", ["graph"],
+        "Time on the device's clock from begin to end of a submission of such a plan that succeeded";
     HOST_DURATION = "elinvar.host.duration", Histogram, "s", ["phase"],
         "Time on the host's clock of a phase of a sampled submission: of each launch `bind` (arguments), `size`, `record`; of the submission `commit`, `submit` (by the driver), `release`";
     BYTES = "elinvar.transfer.bytes", Counter, "By", ["route"],

@@ -31,8 +31,8 @@ use crate::{Device, PoolStats};
 use histogram::Recorder;
 use sampling::Sampling;
 
-/// Maximum number of kernel names that are told apart. Launches of further kernels are those of `(other)`.
-const KERNELS: usize = 1024;
+/// Maximum number of names of kernels, of streams, and of graphs that are told apart. What further ones do is that of `(other)`.
+const NAMES: usize = 1024;
 /// Number of pipelines at which those of dropped kernels are forgotten.
 const PIPELINES: usize = 4096;
 const OTHER: &str = "(other)";
@@ -55,7 +55,46 @@ pub(crate) struct Counters {
     /// By address.
     pipelines: Mutex<HashMap<usize, Known>>,
     /// By name.
-    kernels: Mutex<BTreeMap<String, Arc<KernelCounters>>>,
+    kernels: ByName<KernelCounters>,
+    streams: ByName<SubmissionCounters>,
+    graphs: ByName<SubmissionCounters>,
+}
+
+/// Counters by the name of what they count.
+struct ByName<T>(Mutex<BTreeMap<String, Arc<T>>>);
+
+impl<T> Default for ByName<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Default> ByName<T> {
+    fn named(&self, name: &str) -> Arc<T> {
+        let mut all = self.0.lock();
+        let name = if all.len() < NAMES || all.contains_key(name) { name } else { OTHER };
+        all.entry(name.to_owned()).or_default().clone()
+    }
+
+    fn all(&self) -> BTreeMap<String, Arc<T>> {
+        self.0.lock().clone()
+    }
+}
+
+/// Counters of the submissions of streams, or of graphs, of one name.
+#[derive(Default)]
+pub(crate) struct SubmissionCounters {
+    submissions: ByResult,
+    duration: Recorder,
+}
+
+impl SubmissionCounters {
+    pub(crate) fn add(&self, result: &Result<Timing>) {
+        self.submissions.add(result.as_ref().err());
+        if let Ok(timing) = result {
+            self.duration.record(timing.end_ns.saturating_sub(timing.start_ns));
+        }
+    }
 }
 
 /// When counting began.
@@ -196,7 +235,7 @@ impl Counters {
 
     /// What alerts are judged by.
     pub(crate) fn sample(&self, breaker: BreakerState, pool: PoolStats, thermal: Option<Thermal>) -> Sample {
-        let kernels = self.kernels.lock().clone();
+        let kernels = self.kernels.all();
         let kernels = kernels.into_iter().map(|(name, kernel)| {
             let (count, ns) = kernel.duration.totals();
             (name, (count, ns))
@@ -243,14 +282,18 @@ impl Counters {
         if pipelines.len() >= PIPELINES {
             pipelines.retain(|_, (pipeline, _)| pipeline.strong_count() > 0);
         }
-        let new = || (Arc::downgrade(pipeline), self.named(&pipeline.signature().name));
+        let new = || (Arc::downgrade(pipeline), self.kernels.named(&pipeline.signature().name));
         pipelines.entry(key).or_insert_with(new).clone()
     }
 
-    fn named(&self, name: &str) -> Arc<KernelCounters> {
-        let mut kernels = self.kernels.lock();
-        let name = if kernels.len() < KERNELS || kernels.contains_key(name) { name } else { OTHER };
-        kernels.entry(name.to_owned()).or_default().clone()
+    /// Counters of the streams of a name.
+    pub(crate) fn stream(&self, name: &str) -> Arc<SubmissionCounters> {
+        self.streams.named(name)
+    }
+
+    /// Counters of the graphs of a name.
+    pub(crate) fn graph(&self, name: &str) -> Arc<SubmissionCounters> {
+        self.graphs.named(name)
     }
 }
 
@@ -349,7 +392,7 @@ impl Device {
         let counts = |counts: &[(&str, u64)]| -> Vec<MetricPoint> {
             counts.iter().map(|(name, count)| MetricPoint::of(&[*name], MetricValue::Count(*count))).collect()
         };
-        let kernels = counters.kernels.lock().clone();
+        let kernels = counters.kernels.all();
         let (pool, lists) = (self.pool().stats(), self.command_list_stats());
         let moved = [
             ("device", load(&counters.copied)),
@@ -382,6 +425,10 @@ impl Device {
                         .map(|(name, histogram)| MetricPoint::of(&[name], MetricValue::Histogram(histogram)))
                         .collect()
                 }
+                catalog::STREAM_SUBMISSIONS => results(&counters.streams, |result, name| vec![result, name]),
+                catalog::STREAM_DURATION => times(&counters.streams),
+                catalog::GRAPH_SUBMISSIONS => results(&counters.graphs, |result, name| vec![name, result]),
+                catalog::GRAPH_DURATION => times(&counters.graphs),
                 catalog::HOST_DURATION => counters.sampling.points(),
                 catalog::BYTES => counts(&moved),
                 catalog::COMPILATIONS => counters.compilations.points(),
@@ -405,6 +452,30 @@ impl Device {
         });
         Metrics { device: self.name().to_owned(), since: counters.since.0, families: families.collect() }
     }
+}
+
+/// Submissions by name and result.
+fn results(
+    counters: &ByName<SubmissionCounters>,
+    attributes: impl Fn(String, String) -> Vec<String>,
+) -> Vec<MetricPoint> {
+    let all = counters.all().into_iter();
+    let of = |(name, counters): (String, Arc<SubmissionCounters>)| {
+        let points = counters.submissions.points().into_iter();
+        let named = |point: MetricPoint| {
+            let result = point.attributes.into_iter().next().unwrap_or_default();
+            MetricPoint { attributes: attributes(result, name.clone()), value: point.value }
+        };
+        points.map(named).collect::<Vec<_>>()
+    };
+    all.flat_map(of).collect()
+}
+
+/// Durations of submissions by name.
+fn times(counters: &ByName<SubmissionCounters>) -> Vec<MetricPoint> {
+    let histograms = counters.all().into_iter().map(|(name, counters)| (name, counters.duration.snapshot()));
+    let histograms = histograms.filter(|(_, histogram)| histogram.count() > 0);
+    histograms.map(|(name, histogram)| MetricPoint::of(&[&name], MetricValue::Histogram(histogram))).collect()
 }
 
 fn breaker(now: &BreakerState) -> Vec<MetricPoint> {

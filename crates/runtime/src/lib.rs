@@ -59,6 +59,7 @@ mod memory;
 mod observe;
 mod recovery;
 mod resident;
+mod sharded;
 mod sync;
 pub mod tensor;
 mod transfer;
@@ -124,6 +125,7 @@ pub use recovery::{
     RecoveryPolicy, decide,
 };
 pub use resident::{MessageQueue, PersistentKernel, Residency, Ticket};
+pub use sharded::{DeviceGroup, Layout, Part, Sharded};
 pub use sync::coalesce::Coalescing;
 pub use sync::completion::Completion;
 pub use sync::event::Event;

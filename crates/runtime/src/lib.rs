@@ -134,11 +134,11 @@ pub use transfer::{Measured, Pair, Route, Topology, TopologyDevice, TransferStat
 
 pub use bytemuck::Pod;
 pub use elinvar_capture as capture;
-pub use elinvar_collective::{Board, Environment};
+pub use elinvar_collective::{Algorithm, Board, Environment, LinkCost, Network};
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
-    Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    Features, FunctionConstant, Label, Limits, Link, LinkKind, LogLevel, LogLine, LogSite, MathMode,
+    Access, ArgKind, Builtin, Caps, CodeFacts, Collective, DeviceKind, Diagnostic, Dim3, ElementType, Error,
+    Fault, Features, FunctionConstant, Label, Limits, Link, LinkKind, LogLevel, LogLine, LogSite, MathMode,
     MetalLibrary, Place, Primitive, PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings,
     Reduction, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Tier,
     Timing, UnsupportedKernel,

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use elinvar_collective::{Environment, Mpi, Ring, Supervised, ring};
+use elinvar_collective::{Environment, Mpi, Network, Ring, Supervised, ring, ring_on};
 use elinvar_driver::{Aborter, CollectiveCall, Error, Result, Scalar};
 
 use super::operation::Operation;
 use super::thread::{Facts, Job, Pending, Run, start};
 use crate::memory::usage::{Access, Usage, Who, commit};
 use crate::sync::completion::Promise;
-use crate::{CommandBuffer, Completion, Device, Stream};
+use crate::{CommandBuffer, Completion, Device, DeviceKind, Stream};
 
 /// Time without progress after which an operation fails, unless set otherwise.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -55,18 +55,42 @@ struct Inner {
     timeout: AtomicU64,
     /// Its number is that of the operations in usage records.
     stream: Stream,
+    /// Simulated seconds, as bits, on a simulated network.
+    clock: Option<Arc<AtomicU64>>,
 }
 
 impl Communicator {
     /// A communicator of devices of this process, which may be the same; a member for each, by rank. NVIDIA GPUs use NCCL where it is installed, all others
-    /// shared memory.
+    /// shared memory. If `ELINVAR_NETWORK` names a file, CPU devices simulate the network that it describes, as [`Communicator::all_on`].
     ///
     /// # Errors
-    /// `InvalidArgument` without or with more than 1024 devices; the driver's.
+    /// `InvalidArgument` without or with more than 1024 devices, or for a wrong description of a network; `Environment` if its file cannot be read; the
+    /// driver's.
     pub fn all(devices: &[Device]) -> Result<Vec<Self>> {
+        let network = std::env::var_os("ELINVAR_NETWORK").filter(|path| !path.is_empty());
+        if let Some(path) = network.filter(|_| devices.iter().all(|device| device.kind() == DeviceKind::Cpu))
+        {
+            let failed = |error| Error::Environment(format!("ELINVAR_NETWORK={}: {error}", path.display()));
+            let text = std::fs::read_to_string(&path).map_err(failed)?;
+            return Self::all_on(devices, Network::parse(&text)?);
+        }
         let distinct = devices.iter().enumerate().all(|(at, device)| !devices[..at].contains(device));
         let nccl = distinct && devices.iter().all(|device| device.driver().collectives().is_ok());
         Self::all_with(devices, if nccl && !devices.is_empty() { Transport::Nccl } else { Transport::Ring })
+    }
+
+    /// A communicator over shared memory that also simulates the time of its operations on a network, by rank ([`Communicator::simulated_time`]).
+    ///
+    /// # Errors
+    /// As [`Communicator::all`].
+    pub fn all_on(devices: &[Device], network: Network) -> Result<Vec<Self>> {
+        let members = ring_on(devices.len() as u32, Some(Arc::new(network)))?;
+        let member = |(member, device): (Ring, &Device)| {
+            let clock = member.clock();
+            let pending = start(device, move || Ok(Box::new(member) as _));
+            Self::new(device, pending, Some(clock))
+        };
+        members.into_iter().zip(devices).map(member).collect()
     }
 
     /// As [`Communicator::all`], with an engine.
@@ -94,8 +118,11 @@ impl Communicator {
                 each.map(join).collect()
             }
         };
-        let made: Vec<_> =
-            pending.into_iter().zip(devices).map(|(pending, device)| Self::new(device, pending)).collect();
+        let made: Vec<_> = pending
+            .into_iter()
+            .zip(devices)
+            .map(|(pending, device)| Self::new(device, pending, None))
+            .collect();
         made.into_iter().collect()
     }
 
@@ -138,7 +165,7 @@ impl Communicator {
     pub fn world_with(device: &Device, environment: &Environment, engine: Transport) -> Result<Self> {
         let Environment { rank, size, job, launcher, .. } = environment.clone();
         if engine == Transport::Mpi {
-            return Self::new(device, start(device, || Ok(Box::new(Mpi::join()?) as _)));
+            return Self::new(device, start(device, || Ok(Box::new(Mpi::join()?) as _)), None);
         }
         if job.is_empty() {
             return Err(Error::unsupported(format!(
@@ -154,15 +181,16 @@ impl Communicator {
                 None => Ok(Box::new(ring) as _),
             }
         });
-        Self::new(device, pending)
+        Self::new(device, pending, None)
     }
 
-    fn new(device: &Device, pending: Pending) -> Result<Self> {
+    fn new(device: &Device, pending: Pending, clock: Option<Arc<AtomicU64>>) -> Result<Self> {
         let (jobs, facts) = pending.wait()?;
         let Facts { rank, size, engine, cannot_reduce, aborter } = facts;
         let (device, stream, timeout) =
             (device.clone(), device.stream()?, AtomicU64::new(TIMEOUT.as_nanos() as u64));
-        let inner = Inner { device, rank, size, engine, cannot_reduce, aborter, jobs, timeout, stream };
+        let inner =
+            Inner { device, rank, size, engine, cannot_reduce, aborter, jobs, timeout, stream, clock };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -184,6 +212,13 @@ impl Communicator {
     /// Name of the engine.
     pub fn engine(&self) -> &'static str {
         self.inner.engine
+    }
+
+    /// Simulated time at which this member's last operation has ended, since the communicator began; `None` without a simulated network.
+    pub fn simulated_time(&self) -> Option<Duration> {
+        let clock = self.inner.clock.as_ref()?;
+        let seconds = f64::from_bits(clock.load(Ordering::Relaxed));
+        Duration::try_from_secs_f64(seconds).ok()
     }
 
     /// Sets how long an operation of this member may make no progress, from its begin on; 60 seconds by default. It then fails, with the rank for
@@ -208,7 +243,8 @@ impl Communicator {
         let gone = || Error::Environment("the thread of a member has ended".into());
         self.inner.jobs.send(Job::Shrink { timeout, answer }).map_err(|_| gone())?;
         let member = member.recv().map_err(|_| gone())??;
-        let next = Self::new(&self.inner.device, start(&self.inner.device, move || Ok(member)))?;
+        let pending = start(&self.inner.device, move || Ok(member));
+        let next = Self::new(&self.inner.device, pending, self.inner.clock.clone())?;
         next.inner.timeout.store(self.inner.timeout.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(next)
     }

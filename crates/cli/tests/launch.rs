@@ -120,7 +120,7 @@ fn a_rank_is_killed_at_a_random_moment() {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     for turn in 0..50 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (victim, delay) = ((seed >> 33) % 4, Duration::from_micros((seed >> 40) % 150_000));
+        let (victim, delay) = ((seed >> 33) % 4, Duration::from_micros((seed >> 40) % 60_000));
         let folder = Folder::new();
         let this = std::env::current_exe().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));

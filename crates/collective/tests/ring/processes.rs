@@ -102,7 +102,7 @@ fn a_rank_is_killed_at_a_random_moment() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     for turn in 0..50 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (victim, delay) = ((seed >> 33) as u32 % SIZE, Duration::from_micros((seed >> 40) % 120_000));
+        let (victim, delay) = ((seed >> 33) as u32 % SIZE, Duration::from_micros((seed >> 40) % 50_000));
         let mut job = Job::start(1_000_000, true);
         std::thread::sleep(delay);
         let begun = Instant::now();

@@ -12,7 +12,7 @@ use elinvar_driver::{Aborter, CollectiveCall, Error, Result, Scalar};
 
 use super::operation::Operation;
 use super::thread::{Facts, Job, Pending, Run, start};
-use crate::memory::usage::{Access, Usage, Who, commit};
+use crate::memory::usage::{Access, Storage, Usage, Who, commit};
 use crate::sync::completion::Promise;
 use crate::{CommandBuffer, Completion, Device, DeviceKind, Stream};
 
@@ -249,10 +249,9 @@ impl Communicator {
         Ok(next)
     }
 
-    /// Adds an operation to a command buffer.
-    fn add(&self, commands: &mut CommandBuffer, mut operation: Operation<'_>) -> Result<()> {
+    /// Checks an operation.
+    pub(super) fn call(&self, operation: &mut Operation<'_>) -> Result<CollectiveCall> {
         let (device, name) = (&self.inner.device, operation.collective.name());
-        commands.device().expect_same(device, || format!("{name}: the communicator is"))?;
         let (element, element_size, count) = operation.resolve(self.rank(), self.size())?;
         if let Some(element) = element.filter(|element| self.inner.cannot_reduce.contains(element))
             && operation.collective.reduction().is_some()
@@ -263,31 +262,58 @@ impl Communicator {
                 element.msl_name()
             )));
         }
-        let mut usages = crate::memory::usage::Usages::new();
-        for (span, access) in [(&operation.source, Access::Read), (&operation.target, Access::Write)] {
-            let Some(span) = span else { continue };
+        for span in [&operation.source, &operation.target].into_iter().flatten() {
             device.expect_same(&span.storage.device, || format!("{name}: a buffer is"))?;
-            let (storage, covers) = (span.storage.clone(), span.covers_storage());
-            usages.push(Usage { storage, who: Who::Operation(name), access, covers });
         }
         let [source, target] =
             [&operation.source, &operation.target].map(|span| span.as_ref().map(|s| s.memory_slice()));
         let timeout = Duration::from_nanos(self.inner.timeout.load(Ordering::Relaxed));
-        let call = CollectiveCall {
-            collective: operation.collective,
-            element,
-            element_size,
-            count,
-            source,
-            target,
-            timeout,
-        };
+        let collective = operation.collective;
+        Ok(CollectiveCall { collective, element, element_size, count, source, target, timeout })
+    }
+
+    /// Adds an operation to a command buffer.
+    fn add(&self, commands: &mut CommandBuffer, mut operation: Operation<'_>) -> Result<()> {
+        let (device, name) = (&self.inner.device, operation.collective.name());
+        commands.device().expect_same(device, || format!("{name}: the communicator is"))?;
+        let call = self.call(&mut operation)?;
+        let mut usages = crate::memory::usage::Usages::new();
+        for (span, access) in [(&operation.source, Access::Read), (&operation.target, Access::Write)] {
+            let Some(span) = span else { continue };
+            let (storage, covers) = (span.storage.clone(), span.covers_storage());
+            usages.push(Usage { storage, who: Who::Operation(name), access, covers });
+        }
         let (ready, done) = (device.event()?, device.event()?);
         commands.signal(&ready, 1);
         commands.wait_for(&done, 1);
         let inner = self.inner.clone();
         commands.accompany(Box::new(move |_: &Completion| inner.submit(call, usages, ready, done)));
         Ok(())
+    }
+
+    /// Passes an operation of a graph to the thread, whose memory the graph keeps.
+    pub(super) fn begin(
+        &self,
+        call: CollectiveCall,
+        ready: (crate::Event, u64),
+        done: (crate::Event, u64),
+        keeps: Vec<Arc<Storage>>,
+    ) {
+        let failing = done.0.clone();
+        let run = Run { call, ready, done, usage: None, keeps };
+        if self.inner.jobs.send(Job::Run(Box::new(run))).is_err() {
+            failing.fail(&Error::Environment("the thread of a member has ended".into()));
+        }
+    }
+
+    /// Whether both are the same member.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Whether both are members of the same communicator in this process.
+    pub(super) fn is_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner.aborter, &other.inner.aborter)
     }
 }
 
@@ -303,7 +329,8 @@ impl Inner {
         let (failing, name) = (done.clone(), call.collective.name());
         let entered = commit(usages, self.stream.id, |storages| {
             let (promise, outcome) = Promise::new();
-            let run = Run { call, ready, done, promise, storages };
+            let usage = Some((promise, storages));
+            let run = Run { call, ready: (ready, 1), done: (done, 1), usage, keeps: Vec::new() };
             let sent = self.jobs.send(Job::Run(Box::new(run)));
             sent.map_err(|_| Error::Environment("the thread of a member has ended".into()))?;
             Ok((outcome, ()))

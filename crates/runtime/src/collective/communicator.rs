@@ -30,7 +30,7 @@ pub enum Transport {
     Ring,
     /// NVIDIA's library, for different NVIDIA GPUs.
     Nccl,
-    /// Open MPI, between the processes of `mpirun`, on one or several machines. The host copies what it does not see. Cannot be shrunk.
+    /// Open MPI or MPICH, between the processes of `mpirun`, on one or several machines. The host copies what it does not see. Cannot be shrunk.
     Mpi,
 }
 
@@ -153,6 +153,8 @@ impl Communicator {
     fn engine_for(device: &Device, environment: &Environment) -> Transport {
         match environment.local_size {
             Some(local) if local != environment.size => Transport::Mpi,
+            // MPICH's launcher does not tell which job it is.
+            _ if environment.launcher == "mpiexec" && environment.job.is_empty() => Transport::Mpi,
             _ if device.driver().collectives().is_ok() => Transport::Nccl,
             _ => Transport::Ring,
         }

@@ -325,7 +325,7 @@ fn add_work(graph: &mut Graph, member: &Member, count: usize) -> elinvar::Result
     let step = kernel(device, "step", STEP)?;
     let mut x = device.buffer_with_data(&source::<u32>(None, rank, count))?;
     let (mut a, mut b) = (device.buffer::<u32>(count)?, device.buffer::<u32>(count)?);
-    // SAFETY (of both): each thread has its elements.
+    // SAFETY: each thread has its elements.
     unsafe { graph.launch(&step, Grid::threads(count), (&x, &mut a, rank)) }?;
     graph.collective(&member.communicator, Operation::all_reduce(Reduction::Sum, &a, &mut b))?;
     graph.collective(&member.communicator, Operation::all_reduce_in_place(Reduction::Max, &mut b))?;

@@ -27,6 +27,7 @@ mod recovery;
 mod recovery_devices;
 mod recovery_streams;
 mod resident;
+mod sharded;
 mod sizes;
 mod streams;
 mod stress;

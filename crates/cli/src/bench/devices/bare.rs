@@ -157,7 +157,7 @@ impl Nccl {
             places,
             comms: vec![std::ptr::null_mut(); size],
             elements,
-            // SAFETY (of all): the types are those of `nccl.h`.
+            // SAFETY: the types are those of `nccl.h`.
             begin: unsafe { *library.get(b"ncclGroupStart").map_err(missing)? },
             // SAFETY: see above.
             end: unsafe { *library.get(b"ncclGroupEnd").map_err(missing)? },

@@ -91,7 +91,7 @@ impl Collectives {
         let devices: Vec<Device> = all.into_iter().filter(|device| Some(device.kind()) == kind).collect();
         let parameters = match &self.network {
             Some(path) => from_file(path)?,
-            None => calibrated(&devices, self.bytes.iter().copied().max().unwrap_or(0).max(1 << 16))?,
+            None => calibrated(&devices, self.bytes.iter().copied().max().unwrap_or(0).max(1 << 20))?,
         };
         let observed = if self.measure { "measured" } else { "simulated" };
         let rows = match (self.measure, self.simulate) {
@@ -313,11 +313,13 @@ fn calibrated(devices: &[Device], bytes: usize) -> Result<Parameters> {
     let overhead = time(1, Collective::AllGather, 4)?;
     let send = Collective::Send { to: 1 };
     let (small, large) = (time(2, send, 4)?, time(2, send, bytes)?);
-    let bandwidth = bytes as f64 / (large - small).max(1e-9);
+    // On a busy machine the small one may take longer.
+    let transfer = |time: f64| if time > small { time - small } else { time };
+    let bandwidth = bytes as f64 / transfer(large);
     let latency = (small - overhead).max(1e-9);
     let reduce = time(2, Collective::Reduce { root: 0, reduction: REDUCTION }, bytes)?;
     // The chain takes the longer of transfer and reduction for all but one segment.
-    let reduction = bytes as f64 / (reduce - small).max(1e-9);
+    let reduction = bytes as f64 / transfer(reduce);
     let text = format!("link * * {bandwidth} {latency}\nreduce {reduction}");
     let source = format!(
         "measured between two devices: {:.2} GB/s, {}; reduces {:.2} GB/s",

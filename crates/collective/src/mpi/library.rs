@@ -172,19 +172,26 @@ impl Loaded {
     #[allow(unsafe_code)] // loads a library, C functions
     fn open() -> Result<Arc<Self>, String> {
         let wanted = Abi::of_launcher();
-        let named = FILES.iter().filter(|(abi, _)| *abi == wanted);
-        let mut libraries = named.map(|(_, name)| {
+        // Slurm's launcher sets MPICH's variables for Open MPI as well.
+        let mut files = FILES;
+        files.sort_by_key(|(abi, _)| *abi != wanted);
+        let found = files.iter().find_map(|(abi, name)| {
             // SAFETY: runs the library's initializers. Its plugins need its symbols.
-            unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }
+            let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) };
+            Some((*abi, library.ok()?))
         });
-        let library = libraries.find_map(Result::ok).ok_or_else(|| {
-            let names: Vec<&str> =
-                FILES.iter().filter(|(abi, _)| *abi == wanted).map(|(_, name)| *name).collect();
-            format!("the library of {} cannot be loaded: `{}`", wanted.name(), names.join("`, `"))
+        // The names of Open MPI 1 are MPICH's.
+        let found = found.map(|(abi, library)| {
+            // SAFETY: only asks for a symbol.
+            let is_open_mpi = unsafe { library.get::<*mut c_void>(b"ompi_mpi_comm_world") }.is_ok();
+            (if is_open_mpi { Abi::OpenMpi } else { abi }, library)
+        });
+        let (abi, library) = found.ok_or_else(|| {
+            let names = files.map(|(abi, name)| format!("`{name}` of {}", abi.name()));
+            format!("no library can be loaded: {}", names.join(", "))
         })?;
-        drop(libraries);
         let functions = Functions::load(&library)?;
-        let loaded = Arc::new(Self { functions, library, abi: wanted });
+        let loaded = Arc::new(Self { functions, library, abi });
         loaded.handle(Object::World)?;
         let (mut is, mut provided) = (0, 0);
         // SAFETY: they write a number each; null arguments are allowed since MPI 2.

@@ -111,8 +111,7 @@ fn hang(member: &mut Mpi, is_stopped: bool) {
         let id = std::process::id().to_string();
         // Goes on when the others have ended.
         let script = format!("kill -STOP {id}; sleep 4; kill -CONT {id}");
-        Command::new("sh").args(["-c", &script]).spawn().unwrap();
-        std::thread::sleep(Duration::from_secs(4));
+        Command::new("sh").args(["-c", &script]).status().unwrap();
     }
     // The library cannot be finalized with an operation in progress: as a program that fails does.
     std::thread::sleep(Duration::from_secs(2));

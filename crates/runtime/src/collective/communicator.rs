@@ -167,7 +167,15 @@ impl Communicator {
     pub fn world_with(device: &Device, environment: &Environment, engine: Transport) -> Result<Self> {
         let Environment { rank, size, job, launcher, .. } = environment.clone();
         if engine == Transport::Mpi {
-            return Self::new(device, start(device, || Ok(Box::new(Mpi::join()?) as _)), None);
+            let member = Self::new(device, start(device, || Ok(Box::new(Mpi::join()?) as _)), None)?;
+            if (member.rank(), member.size()) != (rank, size) {
+                return Err(Error::unsupported(format!(
+                    "MPI: its library tells rank {} of {}, and {launcher} rank {rank} of {size}: it is not the library of this launcher",
+                    member.rank(),
+                    member.size()
+                )));
+            }
+            return Ok(member);
         }
         if job.is_empty() {
             return Err(Error::unsupported(format!(

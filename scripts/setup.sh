@@ -5,7 +5,7 @@
 #   setup.sh version        prints the clang version that `compiler` would install, on Debian and derivatives
 #   setup.sh numpy FOLDER   a Python virtual environment with NumPy, prometheus_client and perfetto, for the tests; on Linux also
 #                           NVIDIA's ptxas, on Debian also Prometheus and the OpenTelemetry collector rotel
-#   setup.sh mpi            Open MPI, for tests of jobs of several processes; on Debian only
+#   setup.sh mpi            Open MPI and MPICH, for tests of jobs of several processes; on Debian only
 #   setup.sh opencl         PoCL, the reference of tests of translated OpenCL C; on Debian only
 #   setup.sh apple          a Rust toolchain for macOS; on Debian only
 #   setup.sh mutants        cargo-mutants and cargo-nextest, for `make mutants`
@@ -235,6 +235,8 @@ mpi() {
     else
         say "Open MPI is installed on Debian and derivatives only: tests with mpirun are skipped"
     fi
+    # Beside Open MPI, whose mpirun stays the default.
+    optional MPICH mpich
 }
 
 # Optional baselines of the benchmarks.

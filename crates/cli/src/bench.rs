@@ -10,6 +10,7 @@ mod compile;
 mod cpu;
 mod cuda;
 mod device_side;
+mod devices;
 pub mod energy;
 mod first;
 mod launch;
@@ -67,6 +68,8 @@ Suites:
   cuda     whole kernels, launches, graphs and copies on an NVIDIA GPU
   targets  the figures that the project promises, with their targets; as first NAME, and figures behind it.
            Not among the suites that run by default. --table FILE replaces the device's table in a Markdown file
+  devices  transfers, collectives and data-parallel work on all devices of a kind, against bare calls of CUDA and NCCL,
+           and against one device; a row is printed when it is measured. As first NAME, and rows behind it
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
 
@@ -269,6 +272,9 @@ impl Bench {
             // The last context is the one with all threads.
             return contexts.last().map_or(Ok(()), |context| energy::run(&context.device, self.json));
         }
+        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "devices") {
+            return devices::run(names, self.json);
+        }
         if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "targets") {
             if self.check.is_some() || self.record.is_some() {
                 return Err(Failure::usage(
@@ -344,7 +350,7 @@ impl Bench {
                 let names: Vec<String> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is not a benchmark; the suites are runtime, launch, compile, cpu, checks, device-side, tensor, cuda, candle and targets, the names {names}"
+                    "`{name}` is not a benchmark; the suites are runtime, launch, compile, cpu, checks, device-side, tensor, cuda, candle, targets and devices, the names {names}"
                 )));
             }
         }

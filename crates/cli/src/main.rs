@@ -9,6 +9,7 @@ mod array;
 mod bench;
 mod binding;
 mod check;
+mod collectives;
 mod constant;
 mod devices;
 mod diagnostics;
@@ -76,6 +77,8 @@ enum Verb {
     Profile(programs::profile::Profile),
     /// Start a program several times, as the processes of a job
     Launch(programs::launch::Launch),
+    /// Predict the time of collectives, and compare it with measured or simulated times
+    Collectives(collectives::Collectives),
     /// Show live what a program does on its devices
     Top(top::Top),
     /// Translate kernels of another language to Metal Shading Language
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Verb::Bench(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
         Verb::Launch(verb) => verb.run(),
+        Verb::Collectives(verb) => verb.run(),
         Verb::Top(verb) => verb.run(),
         Verb::Translate(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),

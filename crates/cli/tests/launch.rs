@@ -122,7 +122,7 @@ fn a_rank_is_killed_at_a_random_moment() {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     for turn in 0..50 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (victim, delay) = ((seed >> 33) % 4, Duration::from_micros((seed >> 40) % 150_000));
+        let (victim, delay) = ((seed >> 33) % 4, Duration::from_micros((seed >> 40) % 60_000));
         let folder = Folder::new();
         let this = std::env::current_exe().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
@@ -170,4 +170,40 @@ fn failures_of_programs_are_told() {
     let ended = elinvar(&["launch", "-n", "2", "--grace", "1", "--", "sh", "-c", script]);
     ended.expect(3, &["launch: rank 1 has ended with exit code 7", "killing [0]"]);
     assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+/// The launcher is killed, so that it cannot end its processes itself.
+#[test]
+#[cfg(target_os = "linux")]
+fn no_process_outlives_a_killed_launcher() {
+    let folder = Folder::new();
+    let script = format!(
+        "echo $$ > {}/$ELINVAR_RANK.new; mv {0}/$ELINVAR_RANK.new {0}/$ELINVAR_RANK; exec sleep 600",
+        folder.path().display()
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+    command.args(["launch", "-n", "3", "--", "sh", "-c", &script]);
+    let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    let number = |rank: u32| loop {
+        if let Ok(text) = std::fs::read_to_string(folder.file(&rank.to_string())) {
+            break text.trim().to_owned();
+        }
+        assert!(begun.elapsed() < TIMEOUT, "rank {rank} does not start");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let numbers: Vec<String> = (0..3).map(number).collect();
+    // A process that has ended stays as a zombie until its new parent reaps it.
+    let runs = |number: &String| {
+        let state = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+    };
+    assert!(numbers.iter().all(runs), "{numbers:?}");
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    let begun = Instant::now();
+    while numbers.iter().any(runs) {
+        assert!(begun.elapsed() < TIMEOUT, "processes {numbers:?} of a killed launcher run on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

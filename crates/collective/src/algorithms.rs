@@ -2,8 +2,8 @@
 //!
 //! | collective | algorithm |
 //! |---|---|
-//! | broadcast, reduce | a chain of all ranks, pipelined |
-//! | all-reduce | a reduce-scatter and an all-gather around the ring: each rank sends `2 (n − 1) / n` of the data (Patarasuk and Yuan, 2009) |
+//! | broadcast, reduce | a chain of all ranks, pipelined; of few bytes, a binomial tree |
+//! | all-reduce | of few bytes, the trees of a reduce and a broadcast; otherwise a reduce-scatter and an all-gather around the ring: each rank sends `2 (n − 1) / n` of the data (Patarasuk and Yuan, 2009) |
 //! | all-gather, reduce-scatter | around the ring |
 //! | all-to-all | `n − 1` exchanges, with rank `r + s` and from rank `r − s` |
 //! | gather, scatter | the root with all others at once |
@@ -14,6 +14,7 @@ use std::ops::Range;
 use elinvar_driver::{Collective, CollectiveCall, Reduction, Result, Scalar};
 
 use crate::exchange::{Exchange, Get, Put};
+use crate::model::Algorithm;
 
 impl Exchange<'_> {
     /// Runs a call that has been checked. The target of a broadcast's root and of an all-reduce holds the source.
@@ -25,6 +26,9 @@ impl Exchange<'_> {
     ) -> Result<()> {
         let part = call.part_bytes() as usize;
         let reduction = call.element.zip(call.collective.reduction());
+        if Algorithm::of(call.collective, self.size(), part) == Algorithm::Tree {
+            return self.by_tree(call.collective, source, target, reduction);
+        }
         match call.collective {
             Collective::Broadcast { root } => self.broadcast(root, target),
             Collective::Reduce { root, .. } => self.reduce(root, source, target, reduction),
@@ -60,6 +64,70 @@ impl Exchange<'_> {
         let previous = (place > 0).then(|| self.before(1));
         let next = (place + 1 < self.size()).then(|| self.after(1));
         (previous, next)
+    }
+
+    fn by_tree(
+        &mut self,
+        collective: Collective,
+        source: &[u8],
+        target: &mut [u8],
+        reduction: Option<(Scalar, Reduction)>,
+    ) -> Result<()> {
+        match collective {
+            Collective::Broadcast { root } => self.broadcast_tree(root, target),
+            Collective::Reduce { root, .. } if root == self.rank => {
+                target.copy_from_slice(source);
+                self.reduce_tree(root, target, reduction)
+            }
+            Collective::Reduce { root, .. } => self.reduce_tree(root, &mut source.to_vec(), reduction),
+            _ => {
+                self.reduce_tree(0, target, reduction)?;
+                self.broadcast_tree(0, target)
+            }
+        }
+    }
+
+    /// Place of this rank in a tree with a root, and the distances of its levels from the leaves on.
+    fn tree(&self, root: u32) -> (u32, impl DoubleEndedIterator<Item = u32> + use<>) {
+        let size = self.size();
+        let place = (self.rank + size - root) % size;
+        (place, (0..size.next_power_of_two().ilog2()).map(|level| 1 << level))
+    }
+
+    /// A member receives from the one whose place lacks its lowest bit, and sends to those whose places have a lower one, the farthest first.
+    fn broadcast_tree(&mut self, root: u32, bytes: &mut [u8]) -> Result<()> {
+        let (size, (place, distances)) = (self.size(), self.tree(root));
+        for distance in distances.rev() {
+            if place % (2 * distance) == distance {
+                let from = self.before(distance);
+                self.run(&mut [], &mut [Get::new(from, bytes)])?;
+            } else if place.is_multiple_of(2 * distance) && place + distance < size {
+                let to = self.after(distance);
+                self.run(&mut [Put::new(to, bytes)], &mut [])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same in reverse.
+    fn reduce_tree(
+        &mut self,
+        root: u32,
+        bytes: &mut [u8],
+        reduction: Option<(Scalar, Reduction)>,
+    ) -> Result<()> {
+        let (size, (place, distances)) = (self.size(), self.tree(root));
+        for distance in distances {
+            if place % (2 * distance) == distance {
+                let to = self.before(distance);
+                return self.run(&mut [Put::new(to, bytes)], &mut []);
+            }
+            if place + distance < size {
+                let from = self.after(distance);
+                self.run(&mut [], &mut [Get::new(from, bytes).reducing(reduction)])?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn broadcast(&mut self, root: u32, target: &mut [u8]) -> Result<()> {

@@ -5,6 +5,7 @@
 //! | `elinvar launch` | `ELINVAR_RANK`, `ELINVAR_SIZE`, `ELINVAR_LOCAL_RANK`, `ELINVAR_JOB` |
 //! | Open MPI's `mpirun` | `OMPI_COMM_WORLD_RANK`, `…_SIZE`, `…_LOCAL_RANK`, `PMIX_NAMESPACE` |
 //! | `torchrun` | `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `TORCHELASTIC_RUN_ID`, `MASTER_PORT`, `TORCHELASTIC_RESTART_COUNT` |
+//! | MPICH's `mpiexec`, Intel MPI's | `PMI_RANK`, `PMI_SIZE`, `MPI_LOCALRANKID`, `MPI_LOCALNRANKS`, `PMI_JOBID` if there is one |
 //! | Slurm's `srun` | `SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID`, `SLURM_JOB_ID`, `SLURM_STEP_ID` |
 //!
 //! The first launcher in this order counts: `mpirun` within a Slurm job has both.
@@ -39,7 +40,7 @@ struct Launcher {
     job: &'static [&'static str],
 }
 
-const LAUNCHERS: [Launcher; 4] = [
+const LAUNCHERS: [Launcher; 5] = [
     Launcher {
         name: "elinvar launch",
         rank: "ELINVAR_RANK",
@@ -63,6 +64,14 @@ const LAUNCHERS: [Launcher; 4] = [
         local_rank: "LOCAL_RANK",
         local_size: "LOCAL_WORLD_SIZE",
         job: &["TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"],
+    },
+    Launcher {
+        name: "mpiexec",
+        rank: "PMI_RANK",
+        size: "PMI_SIZE",
+        local_rank: "MPI_LOCALRANKID",
+        local_size: "MPI_LOCALNRANKS",
+        job: &["PMI_JOBID"],
     },
     Launcher {
         name: "srun",
@@ -150,6 +159,14 @@ mod tests {
         ];
         assert_eq!(read(&mpi).unwrap(), environment("mpirun", 0, 2, 0, "prterun-host-12-1"));
         assert_eq!(read(&mpi[4..]).unwrap(), environment("srun", 7, 9, 7, ""));
+        let mpich = [
+            ("PMI_RANK", "2"),
+            ("PMI_SIZE", "3"),
+            ("MPI_LOCALRANKID", "1"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_NTASKS", "1"),
+        ];
+        assert_eq!(read(&mpich).unwrap(), environment("mpiexec", 2, 3, 1, ""));
         let torch = [("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("MASTER_PORT", "29500")];
         assert_eq!(read(&torch).unwrap(), environment("torchrun", 5, 8, 1, "29500"));
         let error = read(&[("RANK", "8"), ("WORLD_SIZE", "8")]).unwrap_err().to_string();

@@ -5,6 +5,8 @@
 //! them while another could progress ([`exchange`]). Every wait ends when a member has failed, has ended or makes no progress in time; the first failure is
 //! published in the segment, so that all members report the same rank.
 //!
+//! A ring can simulate the time that its collectives would take on other links ([`Network`]), and [`Algorithm`] predicts it.
+//!
 //! MPI ([`mpi`]) is Open MPI's library, opened at run time. [`Environment`] reads the rank and the size that launchers tell their processes.
 #![warn(missing_docs)]
 
@@ -13,7 +15,9 @@ mod board;
 mod environment;
 mod exchange;
 mod memory;
+mod model;
 mod mpi;
+mod network;
 mod reduce;
 mod ring;
 mod segment;
@@ -22,6 +26,8 @@ mod wait;
 
 pub use board::Board;
 pub use environment::Environment;
+pub use model::Algorithm;
 pub use mpi::Mpi;
-pub use ring::{Ring, ring};
+pub use network::{LinkCost, Network};
+pub use ring::{Ring, ring, ring_on};
 pub use supervised::Supervised;

@@ -1,15 +1,16 @@
 //! [`Ring`]: a member of a communicator over shared memory.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use elinvar_driver::{Aborter, Collective, CollectiveCall, Error, Member, Result};
 
 use crate::board::Reader;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Times};
 use crate::memory::Bytes;
+use crate::network::Network;
 use crate::segment::{MAX_SIZE, Segment};
 use crate::wait::Patience;
 
@@ -22,8 +23,10 @@ pub(crate) struct Shared {
     pub(crate) segment: Segment,
     /// File of the segment, if it is shared with other processes.
     path: Option<PathBuf>,
+    /// Simulated links.
+    pub(crate) network: Option<Arc<Network>>,
     /// Ranks in the job.
-    job_ranks: Vec<u32>,
+    pub(crate) job_ranks: Vec<u32>,
     board: Option<Reader>,
     /// What follows when a member has failed, for members in one process.
     successor: Mutex<Option<Arc<Shared>>>,
@@ -37,6 +40,9 @@ pub struct Ring {
     begun: u64,
     /// Memory for reductions.
     block: Vec<u8>,
+    times: Times,
+    /// The simulated time in seconds, for readers elsewhere; its bits.
+    clock: Arc<AtomicU64>,
 }
 
 /// The members of a communicator in this process, by rank.
@@ -44,9 +50,18 @@ pub struct Ring {
 /// # Errors
 /// `InvalidArgument` for no or more than 1024 members; `OutOfMemory`.
 pub fn ring(size: u32) -> Result<Vec<Ring>> {
+    ring_on(size, None)
+}
+
+/// As [`ring`], with the times of a simulated network ([`Ring::clock`]).
+///
+/// # Errors
+/// As [`ring`].
+pub fn ring_on(size: u32, network: Option<Arc<Network>>) -> Result<Vec<Ring>> {
     let shared = Arc::new(Shared {
         segment: Segment::anonymous(size)?,
         path: None,
+        network,
         job_ranks: (0..size).collect(),
         board: None,
         successor: Mutex::default(),
@@ -59,7 +74,13 @@ impl Ring {
         let line = shared.segment.line(rank);
         line.pid.store(std::process::id(), Ordering::Relaxed);
         line.state.store(JOINED, Ordering::Release);
-        Self { shared, rank, begun: 0, block: Vec::new() }
+        let (times, clock) = (Times::default(), Arc::default());
+        Self { shared, rank, begun: 0, block: Vec::new(), times, clock }
+    }
+
+    /// The simulated time in seconds at which this member's last collective has ended, as bits of an `f64`; 0 without a simulated network.
+    pub fn clock(&self) -> Arc<AtomicU64> {
+        self.clock.clone()
     }
 
     /// Joins a communicator of processes on this machine: all open the same file, which the first one creates and which is removed when all have joined.
@@ -84,7 +105,8 @@ impl Ring {
         let segment = Segment::open(path, size)?;
         segment.take_rank(rank)?;
         let (path, board, successor) = (Some(path.to_owned()), Reader::of_job(), Mutex::default());
-        let member = Self::new(Arc::new(Shared { segment, path, job_ranks, board, successor }), rank);
+        let member =
+            Self::new(Arc::new(Shared { segment, path, network: None, job_ranks, board, successor }), rank);
         member.wait_for_all(timeout)?;
         Ok(member)
     }
@@ -99,7 +121,8 @@ impl Ring {
         self.shared.segment.line(self.rank).begun.store(self.begun, Ordering::Release);
         let what = "exchange of an identity".into();
         let (shared, rank, tag) = (&*self.shared, self.rank, self.begun);
-        let mut exchange = Exchange { shared, rank, tag, timeout, by_all: true, what, block: Vec::new() };
+        let (block, times) = (Vec::new(), self.times);
+        let mut exchange = Exchange { shared, rank, tag, timeout, by_all: true, what, block, times };
         let mut message = vec![0; 2 + 4096];
         let len = bytes.len().min(4096);
         message[..2].copy_from_slice(&(len as u16).to_ne_bytes());
@@ -126,10 +149,8 @@ impl Ring {
                 shared.segment.fail(rank, &reason);
             }
         }
-        // All have the file open.
-        if self.rank == 0
-            && let Some(path) = &shared.path
-        {
+        // All have the file open. Any of them may be killed before it removes the file.
+        if let Some(path) = &shared.path {
             let _removed = std::fs::remove_file(path);
         }
         Ok(())
@@ -218,9 +239,11 @@ impl Member for Ring {
             by_all,
             what: call.to_string(),
             block: std::mem::take(&mut self.block),
+            times: self.times,
         };
         let done = exchange.collective(call, &source, &mut target);
-        self.block = exchange.block;
+        (self.block, self.times) = (exchange.block, exchange.times);
+        self.clock.store(self.times.now.to_bits(), Ordering::Relaxed);
         done?;
         // SAFETY: as above.
         unsafe { target.store() }
@@ -281,13 +304,15 @@ impl Ring {
             Some(next) => next.clone(),
             None => {
                 let segment = Segment::anonymous(left.len() as u32)?;
-                let next =
-                    Shared { segment, path: None, job_ranks, board: None, successor: Mutex::default() };
+                let (network, none) = (shared.network.clone(), Mutex::default());
+                let next = Shared { segment, path: None, network, job_ranks, board: None, successor: none };
                 successor.insert(Arc::new(next)).clone()
             }
         };
         drop(successor);
-        Ok(Self::new(next, rank))
+        let mut next = Self::new(next, rank);
+        (next.times, next.clock) = (self.times, self.clock.clone());
+        Ok(next)
     }
 }
 

@@ -78,6 +78,17 @@ pub enum Error {
         reason: String,
     },
 
+    /// The work of one member of a group of devices has failed.
+    #[error("shard {shard} on `{device}`: {cause}")]
+    ShardFailed {
+        /// Number of the member.
+        shard: usize,
+        /// Name of its device.
+        device: String,
+        /// Its error.
+        cause: Arc<Error>,
+    },
+
     /// The environment failed: the compiler could not be found or run, a file could not be read or written, a thread could not be
     /// started.
     #[error("{0}")]

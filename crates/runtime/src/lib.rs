@@ -59,6 +59,7 @@ mod memory;
 mod observe;
 mod recovery;
 mod resident;
+mod sharded;
 mod sync;
 pub mod tensor;
 mod transfer;
@@ -125,6 +126,7 @@ pub use recovery::{
     RecoveryPolicy, decide,
 };
 pub use resident::{MessageQueue, PersistentKernel, Residency, Ticket};
+pub use sharded::{DeviceGroup, Layout, Part, Sharded};
 pub use sync::coalesce::Coalescing;
 pub use sync::completion::Completion;
 pub use sync::event::Event;
@@ -133,11 +135,11 @@ pub use transfer::{Measured, Pair, Route, Topology, TopologyDevice, TransferStat
 
 pub use bytemuck::Pod;
 pub use elinvar_capture as capture;
-pub use elinvar_collective::{Board, Environment};
+pub use elinvar_collective::{Algorithm, Board, Environment, LinkCost, Network};
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
-    Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    Features, FunctionConstant, Label, Limits, Link, LinkKind, LogLevel, LogLine, LogSite, MathMode,
+    Access, ArgKind, Builtin, Caps, CodeFacts, Collective, DeviceKind, Diagnostic, Dim3, ElementType, Error,
+    Fault, Features, FunctionConstant, Label, Limits, Link, LinkKind, LogLevel, LogLine, LogSite, MathMode,
     MetalLibrary, Place, Primitive, PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings,
     Reduction, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Tier,
     Timing, UnsupportedKernel,

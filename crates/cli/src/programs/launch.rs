@@ -89,8 +89,30 @@ impl Launch {
         if std::env::var_os("ELINVAR_CPU_DEVICES").is_none() {
             command.env("ELINVAR_CPU_DEVICES", &size);
         }
+        #[cfg(target_os = "linux")]
+        end_with_this_process(&mut command);
         command.spawn().map_err(|error| Failure::input(format!("`{name}`: {error}")))
     }
+}
+
+/// Has the kernel kill the process when this one ends, however it does (`PR_SET_PDEATHSIG`). Processes that it starts in turn are not covered.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)] // code between fork and exec
+fn end_with_this_process(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+
+    use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+    let launcher = getpid();
+    let set = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have ended before the call.
+        match getppid() == Some(launcher) {
+            true => Ok(()),
+            false => Err(std::io::Error::other("the launcher has ended")),
+        }
+    };
+    // SAFETY: two system calls, which are async-signal-safe. `Error::other` allocates only where the process ends at once.
+    unsafe { command.pre_exec(set) };
 }
 
 /// How a process has ended.

@@ -5,3 +5,4 @@ mod memory;
 mod mpi;
 mod processes;
 mod results;
+mod simulated;

@@ -73,16 +73,18 @@ impl Job {
         Self { folder, children, board: made }
     }
 
-    /// What each process has written.
+    /// What each process has written. A launcher removes the file of a communicator that not all have joined.
     fn end(self) -> Vec<String> {
         let end = |child: Child| {
             let output = child.wait_with_output().unwrap();
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
         };
-        let texts = self.children.into_iter().map(end).collect();
+        let texts: Vec<String> = self.children.into_iter().map(end).collect();
         let left: Vec<_> =
             std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert!(left.iter().all(|name| name == "board"), "files are left: {left:?}");
+        let is_early = texts.iter().any(|text| text.contains("error:") && !text.contains("ended with"));
+        let may_stay = |name: &std::ffi::OsString| name == "board" || (is_early && name == "segment");
+        assert!(left.iter().all(may_stay), "files are left: {left:?}");
         texts
     }
 }
@@ -100,7 +102,7 @@ fn a_rank_is_killed_at_a_random_moment() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     for turn in 0..50 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (victim, delay) = ((seed >> 33) as u32 % SIZE, Duration::from_micros((seed >> 40) % 120_000));
+        let (victim, delay) = ((seed >> 33) as u32 % SIZE, Duration::from_micros((seed >> 40) % 50_000));
         let mut job = Job::start(1_000_000, true);
         std::thread::sleep(delay);
         let begun = Instant::now();

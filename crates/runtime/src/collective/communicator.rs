@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use elinvar_collective::{Environment, Mpi, Ring, Supervised, ring};
+use elinvar_collective::{Environment, Mpi, Network, Ring, Supervised, ring, ring_on};
 use elinvar_driver::{Aborter, CollectiveCall, Error, Result, Scalar};
 
 use super::operation::Operation;
 use super::thread::{Facts, Job, Pending, Run, start};
-use crate::memory::usage::{Access, Usage, Who, commit};
+use crate::memory::usage::{Access, Storage, Usage, Who, commit};
 use crate::sync::completion::Promise;
-use crate::{CommandBuffer, Completion, Device, Stream};
+use crate::{CommandBuffer, Completion, Device, DeviceKind, Stream};
 
 /// Time without progress after which an operation fails, unless set otherwise.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub enum Transport {
     Ring,
     /// NVIDIA's library, for different NVIDIA GPUs.
     Nccl,
-    /// Open MPI, between the processes of `mpirun`, on one or several machines. The host copies what it does not see. Cannot be shrunk.
+    /// Open MPI or MPICH, between the processes of `mpirun`, on one or several machines. The host copies what it does not see. Cannot be shrunk.
     Mpi,
 }
 
@@ -55,18 +55,42 @@ struct Inner {
     timeout: AtomicU64,
     /// Its number is that of the operations in usage records.
     stream: Stream,
+    /// Simulated seconds, as bits, on a simulated network.
+    clock: Option<Arc<AtomicU64>>,
 }
 
 impl Communicator {
     /// A communicator of devices of this process, which may be the same; a member for each, by rank. NVIDIA GPUs use NCCL where it is installed, all others
-    /// shared memory.
+    /// shared memory. If `ELINVAR_NETWORK` names a file, CPU devices simulate the network that it describes, as [`Communicator::all_on`].
     ///
     /// # Errors
-    /// `InvalidArgument` without or with more than 1024 devices; the driver's.
+    /// `InvalidArgument` without or with more than 1024 devices, or for a wrong description of a network; `Environment` if its file cannot be read; the
+    /// driver's.
     pub fn all(devices: &[Device]) -> Result<Vec<Self>> {
+        let network = std::env::var_os("ELINVAR_NETWORK").filter(|path| !path.is_empty());
+        if let Some(path) = network.filter(|_| devices.iter().all(|device| device.kind() == DeviceKind::Cpu))
+        {
+            let failed = |error| Error::Environment(format!("ELINVAR_NETWORK={}: {error}", path.display()));
+            let text = std::fs::read_to_string(&path).map_err(failed)?;
+            return Self::all_on(devices, Network::parse(&text)?);
+        }
         let distinct = devices.iter().enumerate().all(|(at, device)| !devices[..at].contains(device));
         let nccl = distinct && devices.iter().all(|device| device.driver().collectives().is_ok());
         Self::all_with(devices, if nccl && !devices.is_empty() { Transport::Nccl } else { Transport::Ring })
+    }
+
+    /// A communicator over shared memory that also simulates the time of its operations on a network, by rank ([`Communicator::simulated_time`]).
+    ///
+    /// # Errors
+    /// As [`Communicator::all`].
+    pub fn all_on(devices: &[Device], network: Network) -> Result<Vec<Self>> {
+        let members = ring_on(devices.len() as u32, Some(Arc::new(network)))?;
+        let member = |(member, device): (Ring, &Device)| {
+            let clock = member.clock();
+            let pending = start(device, move || Ok(Box::new(member) as _));
+            Self::new(device, pending, Some(clock))
+        };
+        members.into_iter().zip(devices).map(member).collect()
     }
 
     /// As [`Communicator::all`], with an engine.
@@ -94,8 +118,11 @@ impl Communicator {
                 each.map(join).collect()
             }
         };
-        let made: Vec<_> =
-            pending.into_iter().zip(devices).map(|(pending, device)| Self::new(device, pending)).collect();
+        let made: Vec<_> = pending
+            .into_iter()
+            .zip(devices)
+            .map(|(pending, device)| Self::new(device, pending, None))
+            .collect();
         made.into_iter().collect()
     }
 
@@ -126,6 +153,8 @@ impl Communicator {
     fn engine_for(device: &Device, environment: &Environment) -> Transport {
         match environment.local_size {
             Some(local) if local != environment.size => Transport::Mpi,
+            // MPICH's launcher does not tell which job it is.
+            _ if environment.launcher == "mpiexec" && environment.job.is_empty() => Transport::Mpi,
             _ if device.driver().collectives().is_ok() => Transport::Nccl,
             _ => Transport::Ring,
         }
@@ -138,7 +167,15 @@ impl Communicator {
     pub fn world_with(device: &Device, environment: &Environment, engine: Transport) -> Result<Self> {
         let Environment { rank, size, job, launcher, .. } = environment.clone();
         if engine == Transport::Mpi {
-            return Self::new(device, start(device, || Ok(Box::new(Mpi::join()?) as _)));
+            let member = Self::new(device, start(device, || Ok(Box::new(Mpi::join()?) as _)), None)?;
+            if (member.rank(), member.size()) != (rank, size) {
+                return Err(Error::unsupported(format!(
+                    "MPI: its library tells rank {} of {}, and {launcher} rank {rank} of {size}: it is not the library of this launcher",
+                    member.rank(),
+                    member.size()
+                )));
+            }
+            return Ok(member);
         }
         if job.is_empty() {
             return Err(Error::unsupported(format!(
@@ -154,15 +191,16 @@ impl Communicator {
                 None => Ok(Box::new(ring) as _),
             }
         });
-        Self::new(device, pending)
+        Self::new(device, pending, None)
     }
 
-    fn new(device: &Device, pending: Pending) -> Result<Self> {
+    fn new(device: &Device, pending: Pending, clock: Option<Arc<AtomicU64>>) -> Result<Self> {
         let (jobs, facts) = pending.wait()?;
         let Facts { rank, size, engine, cannot_reduce, aborter } = facts;
         let (device, stream, timeout) =
             (device.clone(), device.stream()?, AtomicU64::new(TIMEOUT.as_nanos() as u64));
-        let inner = Inner { device, rank, size, engine, cannot_reduce, aborter, jobs, timeout, stream };
+        let inner =
+            Inner { device, rank, size, engine, cannot_reduce, aborter, jobs, timeout, stream, clock };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -184,6 +222,13 @@ impl Communicator {
     /// Name of the engine.
     pub fn engine(&self) -> &'static str {
         self.inner.engine
+    }
+
+    /// Simulated time at which this member's last operation has ended, since the communicator began; `None` without a simulated network.
+    pub fn simulated_time(&self) -> Option<Duration> {
+        let clock = self.inner.clock.as_ref()?;
+        let seconds = f64::from_bits(clock.load(Ordering::Relaxed));
+        Duration::try_from_secs_f64(seconds).ok()
     }
 
     /// Sets how long an operation of this member may make no progress, from its begin on; 60 seconds by default. It then fails, with the rank for
@@ -208,15 +253,15 @@ impl Communicator {
         let gone = || Error::Environment("the thread of a member has ended".into());
         self.inner.jobs.send(Job::Shrink { timeout, answer }).map_err(|_| gone())?;
         let member = member.recv().map_err(|_| gone())??;
-        let next = Self::new(&self.inner.device, start(&self.inner.device, move || Ok(member)))?;
+        let pending = start(&self.inner.device, move || Ok(member));
+        let next = Self::new(&self.inner.device, pending, self.inner.clock.clone())?;
         next.inner.timeout.store(self.inner.timeout.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(next)
     }
 
-    /// Adds an operation to a command buffer.
-    fn add(&self, commands: &mut CommandBuffer, mut operation: Operation<'_>) -> Result<()> {
+    /// Checks an operation.
+    pub(super) fn call(&self, operation: &mut Operation<'_>) -> Result<CollectiveCall> {
         let (device, name) = (&self.inner.device, operation.collective.name());
-        commands.device().expect_same(device, || format!("{name}: the communicator is"))?;
         let (element, element_size, count) = operation.resolve(self.rank(), self.size())?;
         if let Some(element) = element.filter(|element| self.inner.cannot_reduce.contains(element))
             && operation.collective.reduction().is_some()
@@ -227,31 +272,58 @@ impl Communicator {
                 element.msl_name()
             )));
         }
-        let mut usages = crate::memory::usage::Usages::new();
-        for (span, access) in [(&operation.source, Access::Read), (&operation.target, Access::Write)] {
-            let Some(span) = span else { continue };
+        for span in [&operation.source, &operation.target].into_iter().flatten() {
             device.expect_same(&span.storage.device, || format!("{name}: a buffer is"))?;
-            let (storage, covers) = (span.storage.clone(), span.covers_storage());
-            usages.push(Usage { storage, who: Who::Operation(name), access, covers });
         }
         let [source, target] =
             [&operation.source, &operation.target].map(|span| span.as_ref().map(|s| s.memory_slice()));
         let timeout = Duration::from_nanos(self.inner.timeout.load(Ordering::Relaxed));
-        let call = CollectiveCall {
-            collective: operation.collective,
-            element,
-            element_size,
-            count,
-            source,
-            target,
-            timeout,
-        };
+        let collective = operation.collective;
+        Ok(CollectiveCall { collective, element, element_size, count, source, target, timeout })
+    }
+
+    /// Adds an operation to a command buffer.
+    fn add(&self, commands: &mut CommandBuffer, mut operation: Operation<'_>) -> Result<()> {
+        let (device, name) = (&self.inner.device, operation.collective.name());
+        commands.device().expect_same(device, || format!("{name}: the communicator is"))?;
+        let call = self.call(&mut operation)?;
+        let mut usages = crate::memory::usage::Usages::new();
+        for (span, access) in [(&operation.source, Access::Read), (&operation.target, Access::Write)] {
+            let Some(span) = span else { continue };
+            let (storage, covers) = (span.storage.clone(), span.covers_storage());
+            usages.push(Usage { storage, who: Who::Operation(name), access, covers });
+        }
         let (ready, done) = (device.event()?, device.event()?);
         commands.signal(&ready, 1);
         commands.wait_for(&done, 1);
         let inner = self.inner.clone();
         commands.accompany(Box::new(move |_: &Completion| inner.submit(call, usages, ready, done)));
         Ok(())
+    }
+
+    /// Passes an operation of a graph to the thread, whose memory the graph keeps.
+    pub(super) fn begin(
+        &self,
+        call: CollectiveCall,
+        ready: (crate::Event, u64),
+        done: (crate::Event, u64),
+        keeps: Vec<Arc<Storage>>,
+    ) {
+        let failing = done.0.clone();
+        let run = Run { call, ready, done, usage: None, keeps };
+        if self.inner.jobs.send(Job::Run(Box::new(run))).is_err() {
+            failing.fail(&Error::Environment("the thread of a member has ended".into()));
+        }
+    }
+
+    /// Whether both are the same member.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Whether both are members of the same communicator in this process.
+    pub(super) fn is_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner.aborter, &other.inner.aborter)
     }
 }
 
@@ -267,7 +339,8 @@ impl Inner {
         let (failing, name) = (done.clone(), call.collective.name());
         let entered = commit(usages, self.stream.id, |storages| {
             let (promise, outcome) = Promise::new();
-            let run = Run { call, ready, done, promise, storages };
+            let usage = Some((promise, storages));
+            let run = Run { call, ready: (ready, 1), done: (done, 1), usage, keeps: Vec::new() };
             let sent = self.jobs.send(Job::Run(Box::new(run)));
             sent.map_err(|_| Error::Environment("the thread of a member has ended".into()))?;
             Ok((outcome, ()))

@@ -6,8 +6,10 @@
 //! usage records of its buffers like work of a stream of its own.
 
 mod communicator;
+mod in_graph;
 mod operation;
 mod thread;
 
 pub use communicator::{Communicator, Transport};
+pub(crate) use in_graph::{GraphCollective, PlannedCollective};
 pub use operation::Operation;

@@ -1,11 +1,12 @@
 //! The thread of a member, which runs its operations.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use elinvar_driver::{CollectiveCall, Error, Member, Result, Timing};
 
-use crate::memory::usage::Storages;
+use crate::memory::usage::{Storage, Storages};
 use crate::sync::completion::Promise;
 use crate::{Device, Event};
 
@@ -18,14 +19,14 @@ pub(super) enum Job {
 /// An operation.
 pub(super) struct Run {
     pub(super) call: CollectiveCall,
-    /// Reaches 1 when the stream's preceding work has ended.
-    pub(super) ready: Event,
-    /// Reaches 1 when the operation has ended.
-    pub(super) done: Event,
-    /// Resolves the usage records.
-    pub(super) promise: Promise,
-    /// Memory that the operation uses.
-    pub(super) storages: Storages,
+    /// Reaches the value when the stream's preceding work has ended.
+    pub(super) ready: (Event, u64),
+    /// Reaches the value when the operation has ended.
+    pub(super) done: (Event, u64),
+    /// Resolves the usage records, and the memory that the operation uses; `None` if a graph keeps them.
+    pub(super) usage: Option<(Promise, Storages)>,
+    /// Keeps the memory of a graph's operation from the pool, should the graph's submission fail.
+    pub(super) keeps: Vec<Arc<Storage>>,
 }
 
 /// Starts the thread of a member that `make` creates on it, and waits for that.
@@ -90,8 +91,8 @@ fn work(device: &Device, mut member: Box<dyn Member>, queue: &Receiver<Job>) {
     for job in queue {
         match job {
             Job::Run(run) => {
-                let Run { call, ready, done, promise, storages } = *run;
-                let begun = ready.wait(1).inspect_err(|cause| {
+                let Run { call, ready, done, usage, keeps } = *run;
+                let begun = ready.0.wait(ready.1).inspect_err(|cause| {
                     // The others would wait in vain.
                     member.aborter().abort(
                         member.rank(),
@@ -101,12 +102,14 @@ fn work(device: &Device, mut member: Box<dyn Member>, queue: &Receiver<Job>) {
                 let start_ns = device.clock_ns();
                 let result = begun.and_then(|()| member.run(&call));
                 let timing = Timing { start_ns, end_ns: device.clock_ns() };
-                drop(call);
-                drop(storages);
-                promise.resolve(result.clone().map(|()| timing));
+                drop((call, keeps));
+                if let Some((promise, storages)) = usage {
+                    drop(storages);
+                    promise.resolve(result.clone().map(|()| timing));
+                }
                 match result {
-                    Ok(()) => done.signal(1),
-                    Err(cause) => done.fail(&cause),
+                    Ok(()) => done.0.signal(done.1),
+                    Err(cause) => done.0.fail(&cause),
                 }
             }
             Job::Shrink { timeout, answer } => {

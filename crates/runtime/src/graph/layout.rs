@@ -11,6 +11,7 @@ use super::plan::{CommandIndex, Part, Plan, PlanOptions, Segment};
 use super::run::{Branch, HostCopy};
 use super::schedule::{Item, Schedule, schedule};
 use super::{GraphStats, Transfer, edges};
+use crate::collective::{GraphCollective, PlannedCollective};
 use crate::identity::identity;
 use crate::launch::recording::Recording;
 use crate::memory::memory_effects::slices_mut;
@@ -35,6 +36,8 @@ pub(super) struct Layout {
     items: Vec<Item>,
     /// Copies between devices that the host performs: sending and receiving command, and the memory.
     host_copies: Vec<(usize, usize, Staged)>,
+    /// Beginning and ending commands of collectives.
+    collectives: Vec<(usize, usize, Arc<GraphCollective>)>,
     transfers: Vec<Transfer>,
 }
 
@@ -45,6 +48,7 @@ impl Layout {
             planned: Vec::new(),
             items: Vec::new(),
             host_copies: Vec::new(),
+            collectives: Vec::new(),
             transfers: Vec::new(),
         };
         let before = before(nodes, order);
@@ -58,6 +62,18 @@ impl Layout {
                     let (command, accesses) = (command.clone(), data.accesses.clone());
                     let command = PlannedCommand { node: *node, command, accesses, staged: Vec::new() };
                     layout.add(command, &data.device, after, None);
+                }
+                Work::Collective(operation) => {
+                    let scratch = data.device.buffer_for::<u8>(4, HostAccess::Never)?;
+                    let empty = |accesses: Vec<MemoryAccess>| {
+                        let target = scratch.span.memory_slice();
+                        let command = Command::Fill { target, pattern: vec![0] };
+                        PlannedCommand { node: *node, command, accesses, staged: vec![held(&scratch)] }
+                    };
+                    let begin = layout.add(empty(Vec::new()), &data.device, after, None);
+                    let accesses = data.accesses.clone();
+                    let end = layout.add(empty(accesses), &data.device, vec![begin], Some(begin));
+                    layout.collectives.push((begin, end, operation.clone()));
                 }
                 Work::Transfer { source, target } => {
                     let to = target.storage.device.clone();
@@ -142,11 +158,12 @@ impl Layout {
         };
         let schedule = schedule(&self.items, most, options.batching);
         self.place_transients(&schedule, options.optimize, stats)?;
+        let has_events = schedule.branches.len() > 1 || !self.collectives.is_empty();
         let branches = schedule
             .branches
             .iter()
             .enumerate()
-            .map(|(branch, device)| Branch::new(self.devices.get(*device), branch, schedule.branches.len()))
+            .map(|(branch, device)| Branch::new(self.devices.get(*device), branch, has_events))
             .collect::<Result<Vec<Branch>>>()?;
         let (segments, command_indices) = self.segments(&schedule, (graph, nodes));
         let host_copies = std::mem::take(&mut self.host_copies);
@@ -154,6 +171,13 @@ impl Layout {
             let place = &schedule.places[sent];
             HostCopy::new((place.branch, place.number), staged)
         });
+        let collectives = std::mem::take(&mut self.collectives);
+        let collectives = collectives.into_iter().map(|(begin, end, operation)| {
+            let place = &schedule.places[begin];
+            let storages = self.planned[end].accesses.iter().map(|access| access.storage.clone()).collect();
+            PlannedCollective::new((place.branch, place.number), operation, storages)
+        });
+        let collectives = collectives.collect::<Result<_>>()?;
         stats.commands = self.planned.len();
         stats.streams = branches.len();
         stats.waits = schedule.places.iter().map(|place| place.waits.len()).sum::<usize>()
@@ -170,6 +194,7 @@ impl Layout {
             segments,
             joins: schedule.joins,
             host_copies: host_copies.collect::<Result<_>>()?,
+            collectives,
             parameters: Vec::new(),
             command_indices,
             replaced: HashMap::new(),
@@ -263,10 +288,12 @@ impl Layout {
             for number in numbers {
                 let place = &schedule.places[*number];
                 let arrives = self.host_copies.iter().position(|(_, received, _)| received == number);
-                if !place.waits.is_empty() || arrives.is_some() {
+                let ends = self.collectives.iter().position(|(_, end, _)| end == number);
+                if !place.waits.is_empty() || arrives.is_some() || ends.is_some() {
                     flush(&mut commands, &mut parts);
                     parts.extend(place.waits.iter().map(|(branch, number)| Part::Wait(*branch, *number)));
                     parts.extend(arrives.map(Part::WaitForHost));
+                    parts.extend(ends.map(Part::WaitForCollective));
                 }
                 commands.push(*number);
                 if schedule.signals.contains(&(branch, place.number)) {

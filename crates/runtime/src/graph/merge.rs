@@ -267,6 +267,7 @@ fn replace(data: &mut NodeData, storage: &Arc<Storage>, with: &Arc<Storage>) {
                 source.storage = with.clone();
             }
         }
-        Work::Nothing => {}
+        // It uses no transients.
+        Work::Nothing | Work::Collective(_) => {}
     }
 }

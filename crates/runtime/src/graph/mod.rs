@@ -31,12 +31,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use elinvar_driver::{Command, Dispatch, Error, Event, Result};
 
+use crate::collective::GraphCollective;
 use crate::device::element_bytes;
 use crate::memory::pool::Block;
 use crate::memory::span::Span;
 use crate::memory::usage::{Storage, Usage};
 use crate::{
-    Args, Buffer, BufferSlice, BufferSliceMut, CheckedKernel, CommandBuffer, Device, Grid, Kernel, Stream,
+    Args, Buffer, BufferSlice, BufferSliceMut, CheckedKernel, CommandBuffer, Communicator, Device, Grid,
+    Kernel, Operation, Stream,
 };
 
 use node::{MemoryAccess, Mode, NodeData, Work};
@@ -235,6 +237,39 @@ impl Graph {
         ];
         let work = if source.len > 0 { Work::Transfer { source, target } } else { Work::Nothing };
         self.nodes.push(NodeData { name: "transfer".into(), device, work, accesses, after: Vec::new() });
+        Ok(self.last())
+    }
+
+    /// Adds an operation of a communicator's member. Its operations run in the order in which they are added, which must be the same for all members; members
+    /// may be in one graph if they have different devices.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::collective`]; `InvalidArgument` for two members on one device; `Unsupported` for a transient.
+    pub fn collective(&mut self, communicator: &Communicator, operation: Operation<'_>) -> Result<Node> {
+        let device = communicator.device().clone();
+        let (operation, [source, target]) = GraphCollective::new(communicator, operation)?;
+        let name = operation.name();
+        if [&source, &target].into_iter().flatten().any(|span| span.storage.block.is_placeholder()) {
+            return Err(Error::unsupported(format!("graph: {name} of a transient")));
+        }
+        let mut after = Vec::new();
+        for (node, data) in self.nodes.iter().enumerate() {
+            let Work::Collective(other) = &data.work else { continue };
+            if other.shares_device(communicator) {
+                return Err(Error::invalid(format!(
+                    "graph: {name}: another member of the communicator on device `{}`; members on one device need a graph each",
+                    device.name()
+                )));
+            }
+            if other.is_of(communicator) {
+                after = vec![node];
+            }
+        }
+        self.stream(&device)?;
+        let access = |span: Option<Span>, mode| span.map(|span| MemoryAccess::of_span(&span, mode, name));
+        let accesses = access(source, Mode::Read).into_iter().chain(access(target, Mode::Modify)).collect();
+        let work = Work::Collective(Arc::new(operation));
+        self.nodes.push(NodeData { name: name.into(), device, work, accesses, after });
         Ok(self.last())
     }
 

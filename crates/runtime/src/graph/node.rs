@@ -9,6 +9,7 @@ use std::sync::Arc;
 use elinvar_driver::Command;
 
 use crate::Device;
+use crate::collective::GraphCollective;
 use crate::identity::identity;
 use crate::memory::memory_effects::{COMMANDS, Effect, INHERITED, MemoryEffect, USED, memory_effects};
 use crate::memory::span::Span;
@@ -34,6 +35,8 @@ pub(super) enum Work {
     Command(Command),
     /// A copy to another device.
     Transfer { source: Span, target: Span },
+    /// An operation of a communicator's member.
+    Collective(Arc<GraphCollective>),
 }
 
 /// Kind of access to a byte range.

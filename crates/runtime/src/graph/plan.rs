@@ -15,6 +15,7 @@ use super::replace::Replaced;
 use super::run::{Branch, History, HostCopy};
 use super::{Graph, GraphStats, edges};
 use crate::Device;
+use crate::collective::PlannedCollective;
 use crate::identity::identity;
 use crate::launch::recording::Recording;
 use crate::memory::usage::{Storage, Who};
@@ -60,6 +61,7 @@ pub struct Plan {
     pub(super) segments: Vec<Segment>,
     pub(super) joins: Vec<(usize, u32)>,
     pub(super) host_copies: Vec<HostCopy>,
+    pub(super) collectives: Vec<PlannedCollective>,
     pub(super) parameters: Vec<Named>,
     /// Index of each node's command.
     pub(super) command_indices: HashMap<usize, CommandIndex>,
@@ -80,6 +82,8 @@ pub(super) enum Part {
     Wait(usize, u32),
     /// Waits until the host has performed a copy between devices.
     WaitForHost(usize),
+    /// Waits until a collective has ended.
+    WaitForCollective(usize),
     Run(Recording),
     /// Signals that this branch has executed the command of this number.
     Signal(u32),
@@ -190,6 +194,16 @@ impl Graph {
     fn check_parameters(&self) -> Result<()> {
         for parameter in &self.parameters {
             let Subject::Buffer(storage) = &parameter.subject else { continue };
+            let is_collective = |data: &&NodeData| {
+                let uses = |access: &MemoryAccess| access.key() == identity(storage);
+                matches!(data.work, Work::Collective(_)) && data.accesses.iter().any(uses)
+            };
+            if let Some(data) = self.nodes.iter().find(is_collective) {
+                let (name, node) = (&parameter.name, &data.name);
+                return Err(Error::unsupported(format!(
+                    "graph: parameter `{name}`: {node}: a buffer of a collective cannot be replaced"
+                )));
+            }
             let mut accesses = self.nodes.iter().flat_map(|data| &data.accesses);
             let by_address = |access: &&MemoryAccess| {
                 access.key() == identity(storage) && matches!(access.who, Who::Use(..))

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::node::{Mode, NodeData};
+use super::node::{Mode, NodeData, Work};
 use super::ranges::Ranges;
 
 /// Liveness of a buffer at the end of a run.
@@ -53,9 +53,12 @@ fn backwards(
     let mut dead = Vec::new();
     for node in order.iter().rev() {
         let accesses = &nodes[*node].accesses;
-        let is_wanted = accesses.iter().any(|access| {
-            access.writes() && live.get(&access.key()).is_some_and(|l| l.overlaps(&access.range))
-        });
+        // Other members take part in a collective.
+        let is_collective = matches!(nodes[*node].work, Work::Collective(_));
+        let is_wanted = is_collective
+            || accesses.iter().any(|access| {
+                access.writes() && live.get(&access.key()).is_some_and(|l| l.overlaps(&access.range))
+            });
         if !is_wanted {
             dead.push(*node);
             continue;

@@ -12,6 +12,7 @@ use elinvar_driver::{Error, Result, Timing};
 use super::GraphStats;
 use super::plan::{Part, Plan};
 use super::schedule::BEGIN;
+use crate::collective::PlannedCollective;
 use crate::observe::event;
 use crate::transfer::{Route, Staged, carry};
 use crate::{Buffer, Completion, Device, Event, Stream};
@@ -21,7 +22,7 @@ pub(super) struct Branch {
     device: Option<Device>,
     /// `None` for the first branch, which uses the stream that is passed to a run.
     stream: Option<Stream>,
-    /// Progress of the branch; `None` if there is only one.
+    /// Progress of the branch; `None` if nothing waits for it.
     event: Option<Event>,
     /// The event's value before the run.
     base: u64,
@@ -55,11 +56,11 @@ struct Run {
 }
 
 impl Branch {
-    pub(super) fn new(device: Option<&Device>, branch: usize, branches: usize) -> Result<Self> {
+    pub(super) fn new(device: Option<&Device>, branch: usize, has_event: bool) -> Result<Self> {
         let device = device.cloned();
         let stream = device.as_ref().filter(|_| branch > 0).map(Device::stream).transpose()?;
         let mut branch = Self { device, stream, event: None, base: 0 };
-        if branches > 1 {
+        if has_event {
             branch.renew()?;
         }
         Ok(branch)
@@ -112,7 +113,7 @@ impl Plan {
         let mut parts = Vec::new();
         let submitted = self.submit(stream, &mut parts);
         self.count();
-        let several = self.branches.len() > 1;
+        let several = self.has_events();
         match submitted {
             Ok(whole) => {
                 self.history.timed = parts
@@ -147,6 +148,11 @@ impl Plan {
         self.name = Some(name.to_owned());
     }
 
+    /// Whether branches signal their progress, so that a failed run leaves failed events.
+    fn has_events(&self) -> bool {
+        self.branches.len() > 1 || !self.collectives.is_empty()
+    }
+
     fn is_main(&self, branch: usize) -> bool {
         self.branches[branch].device == self.main
     }
@@ -176,6 +182,12 @@ impl Plan {
                 });
             }
         }
+        for collective in &self.collectives {
+            let branch = &self.branches[collective.sent.0];
+            if let Some(event) = &branch.event {
+                collective.begin((event.clone(), branch.base + u64::from(collective.sent.1)));
+            }
+        }
         // In the order of their first commands. The signals that a submission waits for are then submitted before the next
         // submission of its stream, which may block until it has ended; and the content that it reads is known to be overwritten.
         for segment in &self.segments {
@@ -203,6 +215,8 @@ impl Plan {
             Part::Wait(branch, number) => self.wait(command_buffer, *branch, *number),
             Part::WaitForHost(host_copy) => command_buffer
                 .wait_for(&self.host_copies[*host_copy].arrived, self.host_copies[*host_copy].base + 1),
+            Part::WaitForCollective(collective) => command_buffer
+                .wait_for(&self.collectives[*collective].done, self.collectives[*collective].value()),
             Part::Run(recording) => command_buffer.append(recording),
             Part::Signal(number) => self.signal(command_buffer, branch, *number),
         }
@@ -227,19 +241,21 @@ impl Plan {
         let length = u64::from(BEGIN) + self.stats.commands as u64;
         self.branches.iter_mut().for_each(|branch| branch.base += length);
         self.host_copies.iter_mut().for_each(|host_copy| host_copy.base += 1);
+        self.collectives.iter_mut().for_each(PlannedCollective::count);
     }
 
     /// Fails work that waits for the missing submissions of a run.
     fn give_up(&self, cause: &Error) {
         self.branches.iter().filter_map(|branch| branch.event.as_ref()).for_each(|event| event.fail(cause));
         self.host_copies.iter().for_each(|host_copy| host_copy.arrived.fail(cause));
+        self.collectives.iter().for_each(|collective| collective.done.fail(cause));
     }
 
     /// Restores events and streams after a failed run.
     fn recover(&mut self) -> Result<()> {
         self.history.runs.retain(|run| run.whole.timing().is_none());
         let failed = self.history.runs.iter().any(|run| run.whole.is_done());
-        if self.branches.len() == 1 || !(failed || self.history.broken) {
+        if !self.has_events() || !(failed || self.history.broken) {
             return Ok(());
         }
         for part in self.history.runs.iter().flat_map(|run| &run.parts) {
@@ -250,6 +266,7 @@ impl Plan {
             branch.renew()?;
         }
         self.host_copies.iter_mut().try_for_each(HostCopy::renew)?;
+        self.collectives.iter_mut().try_for_each(PlannedCollective::renew)?;
         self.history = History::default();
         Ok(())
     }

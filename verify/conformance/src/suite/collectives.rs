@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use elinvar::{
-    Buffer, Communicator, Device, Error, Grid, HostAccess, Operation, Pod, Reduction, Stream, bf16, f16,
+    Buffer, Communicator, Device, Error, Graph, Grid, HostAccess, Operation, Pod, Reduction, Stream, bf16,
+    f16,
 };
 
 use super::{CaseResult, GroupCase, expect_all, kernel, launch, refused};
@@ -17,6 +18,12 @@ pub(super) const CASES: &[GroupCase] = &[
     GroupCase { name: "collectives::movements", run: movements },
     GroupCase { name: "collectives::slices_and_large_buffers", run: slices_and_large_buffers },
     GroupCase { name: "collectives::between_kernels", run: between_kernels },
+    GroupCase { name: "collectives::in_graphs", run: in_graphs },
+    GroupCase { name: "collectives::in_one_graph", run: in_one_graph },
+    GroupCase {
+        name: "collectives::a_graph_that_fails_names_the_member",
+        run: a_graph_that_fails_names_the_member,
+    },
     GroupCase { name: "collectives::invalid_operations", run: invalid_operations },
     GroupCase { name: "collectives::a_member_that_fails_is_named", run: a_member_that_fails_is_named },
     GroupCase {
@@ -95,6 +102,8 @@ fn value(reduction: Option<Reduction>, rank: u32, i: usize) -> i64 {
     let mixed = (rank as usize * 7 + i * 13 + i / 11) % 17;
     match reduction {
         Some(Reduction::Product) => [1, 2, 1][mixed % 3],
+        // So that sums of 64 members are exact in `bf16`, which has eight bits.
+        _ if rank >= 8 => mixed as i64 % 3 - 1,
         _ => mixed as i64 - 3,
     }
 }
@@ -303,6 +312,125 @@ fn between_kernels(devices: &[Device]) -> CaseResult {
             sum.wrapping_mul(size * size).wrapping_mul(3).wrapping_add(5 + i as u32)
         });
     }
+    Ok(())
+}
+
+const STEP: &str = "kernel void step(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]],
+    constant uint& k [[buffer(2)]], uint i [[thread_position_in_grid]]) { y[i] = x[i] * 3u + k + i; }";
+
+/// Adds the work of one member: a kernel, sums of its result twice, a kernel. Returns the buffer that is both input and result.
+#[allow(unsafe_code)] // a launch
+fn add_work(graph: &mut Graph, member: &Member, count: usize) -> elinvar::Result<Buffer<u32>> {
+    let (device, rank) = (member.device(), member.rank());
+    let step = kernel(device, "step", STEP)?;
+    let mut x = device.buffer_with_data(&source::<u32>(None, rank, count))?;
+    let (mut a, mut b) = (device.buffer::<u32>(count)?, device.buffer::<u32>(count)?);
+    // SAFETY: each thread has its elements.
+    unsafe { graph.launch(&step, Grid::threads(count), (&x, &mut a, rank)) }?;
+    graph.collective(&member.communicator, Operation::all_reduce(Reduction::Sum, &a, &mut b))?;
+    graph.collective(&member.communicator, Operation::all_reduce_in_place(Reduction::Max, &mut b))?;
+    let barrier = graph.collective(&member.communicator, Operation::barrier())?;
+    graph.name(barrier, "all")?;
+    // SAFETY: as above.
+    unsafe { graph.launch(&step, Grid::threads(count), (&b, &mut x, 5_u32)) }?;
+    Ok(x)
+}
+
+/// Element `i` after some runs of that work.
+fn expected_of_work(size: u32, runs: usize, i: usize) -> u32 {
+    let step = |x: u32, k: u32| x.wrapping_mul(3).wrapping_add(k + i as u32);
+    let mut all: Vec<u32> = (0..size).map(|rank| value(None, rank, i) as u32).collect();
+    for _ in 0..runs {
+        let sum = (0..).zip(&all).fold(0_u32, |sum, (rank, x)| sum.wrapping_add(step(*x, rank)));
+        all.fill(step(sum, 5));
+    }
+    all[0]
+}
+
+/// A graph for each member, run several times without a wait in between.
+#[allow(unsafe_code)] // runs
+fn in_graphs(devices: &[Device]) -> CaseResult {
+    const RUNS: usize = 4;
+    let members = members(devices)?;
+    for count in [1, 1009] {
+        let mut plans = Vec::new();
+        for member in &members {
+            let mut graph = Graph::new();
+            let x = add_work(&mut graph, member, count)?;
+            assert_eq!(graph.len(), 5);
+            plans.push((graph.plan()?, x));
+        }
+        for _ in 0..RUNS {
+            for (member, (plan, _)) in members.iter().zip(&mut plans) {
+                // SAFETY: as declared for the launches.
+                unsafe { plan.run(&member.stream) }?;
+            }
+        }
+        for (plan, x) in plans {
+            expect_all(&x.to_vec()?, |i| expected_of_work(members.len() as u32, RUNS, i));
+            assert!(plan.stats().removed.is_empty(), "{:?}", plan.stats().removed);
+        }
+    }
+    Ok(())
+}
+
+/// All members in one graph, if they have different devices.
+#[allow(unsafe_code)] // runs
+fn in_one_graph(devices: &[Device]) -> CaseResult {
+    const COUNT: usize = 2003;
+    let members = members(devices)?;
+    let mut graph = Graph::new();
+    let first = add_work(&mut graph, &members[0], COUNT)?;
+    if devices[1..].contains(&devices[0]) {
+        refused(add_work(&mut graph, &members[1], COUNT), "another member of the communicator");
+        return Ok(());
+    }
+    let mut results = vec![first];
+    for member in &members[1..] {
+        results.push(add_work(&mut graph, member, COUNT)?);
+    }
+    let mut plan = graph.plan()?;
+    for _ in 0..3 {
+        // SAFETY: as declared for the launches.
+        unsafe { plan.run(&members[0].stream) }?;
+    }
+    for x in results {
+        expect_all(&x.to_vec()?, |i| expected_of_work(members.len() as u32, 3, i));
+    }
+    Ok(())
+}
+
+/// The runs of the others end in the failure of one, and so do the next ones.
+#[allow(unsafe_code)] // runs
+fn a_graph_that_fails_names_the_member(devices: &[Device]) -> CaseResult {
+    let members = members(devices)?;
+    let last = members.len() - 1;
+    let mut plans = Vec::new();
+    for member in &members[..last] {
+        let mut graph = Graph::new();
+        let x = add_work(&mut graph, member, 100)?;
+        plans.push((graph.plan()?, x, member));
+    }
+    for round in 0..2 {
+        let mut pending = Vec::new();
+        for (plan, _, member) in &mut plans {
+            // SAFETY: as declared for the launches.
+            pending.push(unsafe { plan.run(&member.stream) }?);
+        }
+        if round == 0 {
+            members[last].communicator.abort("it has given up");
+        }
+        for (done, (_, x, member)) in pending.iter().zip(&plans) {
+            expect_rank(done.wait(), last as u32, "it has given up");
+            expect_rank(x.to_vec(), last as u32, "it has given up");
+            member.stream.acknowledge();
+        }
+    }
+    let mut graph = Graph::new();
+    let device = members[0].device();
+    let mut x = graph.transient::<u32>(device, 7)?;
+    let operation = Operation::all_reduce_in_place(Reduction::Sum, &mut x);
+    refused(graph.collective(&members[0].communicator, operation), "of a transient");
     Ok(())
 }
 

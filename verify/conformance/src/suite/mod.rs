@@ -61,6 +61,7 @@ mod program_scope;
 mod readings;
 mod relational_functions;
 mod resident;
+mod sharded;
 mod sheet;
 mod simdgroup_kernels;
 mod simdgroup_matrices;
@@ -185,7 +186,7 @@ impl GroupCase {
 
 /// All cases for several devices.
 pub fn group_cases() -> Vec<GroupCase> {
-    collectives::CASES.to_vec()
+    [collectives::CASES, sharded::CASES].concat()
 }
 
 /// All cases for two devices.

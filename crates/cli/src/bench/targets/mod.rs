@@ -32,7 +32,7 @@ struct Target {
 }
 
 #[derive(Clone, Copy)]
-enum Goal {
+pub(super) enum Goal {
     AtMost(f64),
     AtLeast(f64),
     /// The figure is reported, without a target.
@@ -40,7 +40,7 @@ enum Goal {
 }
 
 impl Goal {
-    fn is_met(self, value: f64) -> Option<bool> {
+    pub(super) fn is_met(self, value: f64) -> Option<bool> {
         match self {
             Self::AtMost(most) => Some(value <= most),
             Self::AtLeast(least) => Some(value >= least),

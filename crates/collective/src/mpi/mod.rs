@@ -1,8 +1,10 @@
-//! [`Mpi`]: a member of the communicator of all processes that `mpirun` has started, by Open MPI's library, which is opened at run time.
+//! [`Mpi`]: a member of the communicator of all processes that `mpirun` has started, by the library of Open MPI or MPICH.
 //!
-//! Open MPI's handles are addresses of objects in the library (`ompi_mpi_comm_world`), so that its binary interface can be used without its header; that of
-//! MPICH has numbers in their place and is not supported. All operations are nonblocking ones (MPI 3.1, chapter 5.12), so that a wait can be given up after
-//! the timeout. A member that ends without `MPI_Finalize` makes `mpirun` end the others.
+//! All operations are nonblocking ones (MPI 3.1, chapter 5.12), so that a wait can be given up after the timeout; [`watch`] then finds the rank that is late.
+//! A member that ends without `MPI_Finalize` makes `mpirun` end the others.
+
+mod library;
+mod watch;
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -11,23 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use elinvar_driver::{Aborter, Collective, CollectiveCall, Error, Member, Reduction, Result, Scalar};
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+use library::{Handle, Loaded, Object, UserFunction, calling};
+use watch::Watch;
 
 use crate::memory::Bytes;
 use crate::reduce::reduce;
 use crate::wait::Patience;
-
-/// Names of Open MPI's library, versions 4 and 5.
-const FILES: [&str; 2] = ["libmpi.so.40", "libmpi.so.40.30"];
-/// `MPI_THREAD_SERIALIZED`.
-const SERIALIZED: c_int = 2;
-/// `MPI_IN_PLACE` of Open MPI.
-const IN_PLACE: usize = 1;
-
-type Handle = *mut c_void;
-type Buffer = *mut c_void;
-/// `MPI_User_function`: the incoming elements, those that receive the result, their number and type.
-type UserFunction = extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut Handle);
 
 /// The types that can be reduced, in the order of [`OPERATIONS`].
 const ELEMENTS: [Scalar; 11] = [
@@ -78,111 +70,6 @@ extern "C" fn apply<const ELEMENT: usize, const REDUCTION: usize>(
     reduce(element, reduction, own, incoming);
 }
 
-macro_rules! functions {
-    ($($name:ident = $symbol:literal ($($type:ty),* $(,)?);)*) => {
-        /// Functions of the library, which return 0 for success.
-        struct Functions {
-            $($name: unsafe extern "C" fn($($type),*) -> c_int,)*
-        }
-
-        impl Functions {
-            #[allow(unsafe_code)] // symbols of the types of `mpi.h`
-            fn load(library: &Library) -> Result<Self, String> {
-                // SAFETY: the types are those of the MPI standard's C binding.
-                Ok(Self { $($name: *unsafe { library.get($symbol.as_bytes()) }.map_err(|_| format!("it has no `{}`", $symbol))?,)* })
-            }
-        }
-    };
-}
-
-functions! {
-    initialized = "MPI_Initialized"(*mut c_int);
-    init = "MPI_Init_thread"(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int);
-    finalize = "MPI_Finalize"();
-    on_error = "MPI_Comm_set_errhandler"(Handle, Handle);
-    duplicate = "MPI_Comm_dup"(Handle, *mut Handle);
-    rank = "MPI_Comm_rank"(Handle, *mut c_int);
-    size = "MPI_Comm_size"(Handle, *mut c_int);
-    contiguous = "MPI_Type_contiguous"(c_int, Handle, *mut Handle);
-    commit = "MPI_Type_commit"(*mut Handle);
-    create_operation = "MPI_Op_create"(UserFunction, c_int, *mut Handle);
-    test = "MPI_Test"(*mut Handle, *mut c_int, *mut c_void);
-    error_text = "MPI_Error_string"(c_int, *mut c_char, *mut c_int);
-    broadcast = "MPI_Ibcast"(Buffer, c_int, Handle, c_int, Handle, *mut Handle);
-    reduce = "MPI_Ireduce"(Buffer, Buffer, c_int, Handle, Handle, c_int, Handle, *mut Handle);
-    all_reduce = "MPI_Iallreduce"(Buffer, Buffer, c_int, Handle, Handle, Handle, *mut Handle);
-    reduce_scatter = "MPI_Ireduce_scatter_block"(Buffer, Buffer, c_int, Handle, Handle, Handle, *mut Handle);
-    all_gather = "MPI_Iallgather"(Buffer, c_int, Handle, Buffer, c_int, Handle, Handle, *mut Handle);
-    all_to_all = "MPI_Ialltoall"(Buffer, c_int, Handle, Buffer, c_int, Handle, Handle, *mut Handle);
-    gather = "MPI_Igather"(Buffer, c_int, Handle, Buffer, c_int, Handle, c_int, Handle, *mut Handle);
-    scatter = "MPI_Iscatter"(Buffer, c_int, Handle, Buffer, c_int, Handle, c_int, Handle, *mut Handle);
-    send = "MPI_Isend"(Buffer, c_int, Handle, c_int, c_int, Handle, *mut Handle);
-    receive = "MPI_Irecv"(Buffer, c_int, Handle, c_int, c_int, Handle, *mut Handle);
-    barrier = "MPI_Ibarrier"(Handle, *mut Handle);
-}
-
-/// The library, initialized once and finalized when the process exits.
-struct Loaded {
-    functions: Functions,
-    library: Library,
-}
-
-static LIBRARY: Mutex<Option<Result<Arc<Loaded>, String>>> = Mutex::new(None);
-/// Held during every call.
-static CALL: Mutex<()> = Mutex::new(());
-
-impl Loaded {
-    /// The address of an object of the library, which is its handle.
-    #[allow(unsafe_code)] // a symbol
-    fn handle(&self, name: &str) -> Result<Handle, String> {
-        // SAFETY: only the address is used.
-        let found = unsafe { self.library.get::<*mut c_void>(name.as_bytes()) };
-        found.map(|symbol| symbol.into_raw()).map_err(|_| format!("it has no `{name}`: it is not Open MPI"))
-    }
-
-    #[allow(unsafe_code)] // loads a library, C functions
-    fn open() -> Result<Arc<Self>, String> {
-        // SAFETY: runs the library's initializers. Its plugins need its symbols.
-        let library =
-            FILES.iter().find_map(|name| unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }.ok());
-        let library = library.ok_or_else(|| format!("Open MPI's library `{}` cannot be loaded", FILES[0]))?;
-        let functions = Functions::load(&library)?;
-        let loaded = Arc::new(Self { functions, library });
-        loaded.handle("ompi_mpi_comm_world")?;
-        let (mut is, mut provided) = (0, 0);
-        // SAFETY: they write a number each; null arguments are allowed since MPI 2.
-        let failed = unsafe {
-            (loaded.functions.initialized)(&mut is) != 0
-                || (is == 0
-                    && (loaded.functions.init)(ptr::null_mut(), ptr::null_mut(), SERIALIZED, &mut provided)
-                        != 0)
-        };
-        if failed {
-            return Err("MPI_Init_thread has failed".into());
-        }
-        if is == 0 {
-            if provided < SERIALIZED {
-                return Err("the library does not support threads".into());
-            }
-            // SAFETY: registers a function.
-            unsafe { libc::atexit(finalize) };
-        }
-        Ok(loaded)
-    }
-}
-
-/// Finalizes the library when the process exits, as `mpirun` expects.
-extern "C" fn finalize() {
-    let loaded = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    if let Some(Ok(loaded)) = loaded {
-        #[allow(unsafe_code)] // a C function
-        // SAFETY: no call follows.
-        unsafe {
-            (loaded.functions.finalize)()
-        };
-    }
-}
-
 /// A member of MPI's communicator of all processes.
 pub struct Mpi {
     loaded: Arc<Loaded>,
@@ -192,6 +79,7 @@ pub struct Mpi {
     /// Operations that have been created, by type and reduction, with their types.
     operations: HashMap<(usize, usize), (usize, usize)>,
     failed: Arc<Failed>,
+    watch: Watch,
 }
 
 /// Whether a call of this process has failed.
@@ -208,16 +96,14 @@ impl Mpi {
     /// `Unsupported` with the reason if Open MPI's library is not installed or cannot be used; `Environment` if a call fails.
     #[allow(unsafe_code)] // C functions
     pub fn join() -> Result<Self> {
-        let loaded = {
-            let mut library = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
-            library.get_or_insert_with(Loaded::open).clone()
+        let loaded = Loaded::get().map_err(|reason| Error::unsupported(format!("MPI: {reason}")))?;
+        let handle = |object: Object| {
+            loaded.handle(object).map_err(|reason| Error::unsupported(format!("MPI: {reason}")))
         };
-        let loaded = loaded.map_err(|reason| Error::unsupported(format!("MPI: {reason}")))?;
-        let handle =
-            |name: &str| loaded.handle(name).map_err(|reason| Error::unsupported(format!("MPI: {reason}")));
-        let (world, returns) = (handle("ompi_mpi_comm_world")?, handle("ompi_mpi_errors_return")?);
-        let _call = CALL.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut comm, mut rank, mut size): (Handle, _, _) = (ptr::null_mut(), 0, 0);
+        let (world, returns) = (handle(Object::World)?, handle(Object::ErrorsReturn)?);
+        let call = calling().ok_or_else(finalized)?;
+        let (mut comm, mut control): (Handle, Handle) = (ptr::null_mut(), ptr::null_mut());
+        let (mut rank, mut size) = (0, 0);
         let functions = &loaded.functions;
         // SAFETY: the handles are the library's; each call writes a handle or a number.
         let codes = unsafe {
@@ -225,6 +111,8 @@ impl Mpi {
                 (functions.on_error)(world, returns),
                 (functions.duplicate)(world, &mut comm),
                 (functions.on_error)(comm, returns),
+                (functions.duplicate)(world, &mut control),
+                (functions.on_error)(control, returns),
                 (functions.rank)(comm, &mut rank),
                 (functions.size)(comm, &mut size),
             ]
@@ -232,7 +120,10 @@ impl Mpi {
         if let Some(code) = codes.into_iter().find(|code| *code != 0) {
             return Err(Error::Environment(format!("MPI: {}", text(&loaded, code))));
         }
+        drop(call);
         let (rank, size) = (rank as u32, size as u32);
+        let watch = Watch::new(loaded.clone(), control.expose_provenance(), rank, size)
+            .map_err(|error| Error::Environment(format!("MPI: cannot start a thread: {error}")))?;
         Ok(Self {
             loaded: loaded.clone(),
             comm: comm.expose_provenance(),
@@ -240,6 +131,7 @@ impl Mpi {
             size,
             operations: HashMap::new(),
             failed: Arc::default(),
+            watch,
         })
     }
 
@@ -247,15 +139,15 @@ impl Mpi {
         Error::Environment(format!("MPI, {what}: {}", text(&self.loaded, code)))
     }
 
-    fn handle(&self, name: &str) -> Result<Handle> {
-        self.loaded.handle(name).map_err(|reason| Error::unsupported(format!("MPI: {reason}")))
+    fn handle(&self, object: Object) -> Result<Handle> {
+        self.loaded.handle(object).map_err(|reason| Error::unsupported(format!("MPI: {reason}")))
     }
 
     /// Type, operation and number of elements of a part; bytes for everything but reductions.
     #[allow(unsafe_code)] // C functions
     fn types(&mut self, call: &CollectiveCall) -> Result<(Handle, Handle, c_int)> {
         let too_long = || Error::invalid(format!("{call}: MPI takes up to {} elements", c_int::MAX));
-        let byte = self.handle("ompi_mpi_byte")?;
+        let byte = self.handle(Object::Byte)?;
         let Some((element, reduction)) = call.element.zip(call.collective.reduction()) else {
             let bytes = c_int::try_from(call.part_bytes()).map_err(|_| too_long())?;
             return Ok((byte, ptr::null_mut(), bytes));
@@ -270,7 +162,7 @@ impl Mpi {
             None => {
                 let (mut kind, mut operation) = (ptr::null_mut(), ptr::null_mut());
                 let mpi = &self.loaded.functions;
-                let call_lock = CALL.lock().unwrap_or_else(PoisonError::into_inner);
+                let call_lock = calling().ok_or_else(finalized)?;
                 // SAFETY: each writes a handle. The function is called with arrays of elements of this size.
                 let codes = unsafe {
                     [
@@ -303,10 +195,9 @@ impl Mpi {
         let (element, operation, count) = self.types(call)?;
         let (mpi, comm) = (&self.loaded.functions, ptr::with_exposed_provenance_mut(self.comm));
         let to = target.as_mut_ptr().cast::<c_void>();
-        let from =
-            if same { ptr::without_provenance_mut(IN_PLACE) } else { source.as_ptr().cast_mut().cast() };
+        let from = if same { self.loaded.abi.in_place() } else { source.as_ptr().cast_mut().cast() };
         let mut request = ptr::null_mut();
-        let _call = CALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let _call = calling().ok_or_else(finalized)?;
         // SAFETY: `run` has checked that both have the sizes of the operation; MPI reads the source and writes the target until the request has ended.
         let code = unsafe {
             match call.collective {
@@ -352,9 +243,10 @@ impl Mpi {
         loop {
             let mut ended = 0;
             {
-                let _call = CALL.lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the request is ours; `MPI_STATUS_IGNORE` is null in Open MPI.
-                let code = unsafe { (self.loaded.functions.test)(&mut request, &mut ended, ptr::null_mut()) };
+                let _call = calling().ok_or_else(finalized)?;
+                let ignored = self.loaded.abi.ignored_status();
+                // SAFETY: the request is ours.
+                let code = unsafe { (self.loaded.functions.test)(&mut request, &mut ended, ignored) };
                 if code != 0 {
                     return Err(self.error(code, call));
                 }
@@ -364,13 +256,33 @@ impl Mpi {
             }
             self.failed.expect_none()?;
             if patience.pause() && patience.is_over(call.timeout) {
-                let timeout = call.timeout;
-                return Err(Error::Timeout(format!(
-                    "{call}: not all ranks have taken part within {timeout:?}"
-                )));
+                return Err(self.timed_out(call));
             }
         }
     }
+
+    /// The error of a call that has made no progress in time.
+    fn timed_out(&self, call: &CollectiveCall) -> Error {
+        let timeout = call.timeout;
+        let late = match call.collective {
+            Collective::Send { to: peer } | Collective::Receive { from: peer } => {
+                Some((peer, "it has not taken part"))
+            }
+            _ => self.watch.late(),
+        };
+        match late {
+            Some((rank, why)) => {
+                Error::RankFailed { rank, reason: format!("{why} within {timeout:?}: {call}") }
+            }
+            None => {
+                Error::Timeout(format!("{call}: no progress within {timeout:?}; all ranks have begun it"))
+            }
+        }
+    }
+}
+
+fn finalized() -> Error {
+    Error::Environment("MPI: the library has been finalized".into())
 }
 
 impl Failed {
@@ -419,6 +331,9 @@ impl Member for Mpi {
     fn run(&mut self, call: &CollectiveCall) -> Result<()> {
         self.failed.expect_none()?;
         crate::ring::check(call, self.rank, self.size)?;
+        if !matches!(call.collective, Collective::Send { .. } | Collective::Receive { .. }) {
+            self.watch.begin();
+        }
         let same = crate::ring::is_in_place(call);
         // SAFETY: the caller guarantees that no other work uses the memory.
         let source = unsafe { Bytes::source(call.source.as_ref().filter(|_| !same)) }?;
@@ -431,7 +346,10 @@ impl Member for Mpi {
         let begun = self.begin(call, &source, &mut target, in_place);
         let result = begun.and_then(|request| self.wait(request, call));
         if let Err(error) = result {
-            self.failed.abort(self.rank, &error.to_string());
+            match &error {
+                Error::RankFailed { rank, reason } => self.failed.abort(*rank, reason),
+                _ => self.failed.abort(self.rank, &error.to_string()),
+            }
             // MPI may use the bytes as long as the process lives.
             std::mem::forget((source, target));
             return Err(error);

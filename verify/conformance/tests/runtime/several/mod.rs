@@ -1,0 +1,4 @@
+//! Several devices.
+
+mod sharded;
+mod transfers;

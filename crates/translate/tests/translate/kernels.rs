@@ -1,10 +1,8 @@
 //! Whole kernels: their translations compute what is computed here.
 #![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
 
-mod support;
-
 use elinvar::{Device, Grid, Library, Source, Threadgroup};
-use support::translated;
+use crate::support::translated;
 
 fn library(text: &str) -> (Device, Library) {
     let translation = translated(text);

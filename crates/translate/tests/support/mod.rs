@@ -4,7 +4,7 @@
 pub mod pocl;
 
 use elinvar::driver::{ElementType, Scalar};
-use elinvar::{Arg, Buffer, Device, Grid, Library, Source, Stream, Threadgroup};
+use elinvar::{Arg, Buffer, Device, Grid, Library, Source, Threadgroup};
 use elinvar_msl::Toolchain;
 use elinvar_translate::{Options, Translation};
 
@@ -70,7 +70,6 @@ pub struct Translated {
     pub translation: Translation,
     device: Device,
     library: Library,
-    stream: Stream,
 }
 
 impl Translated {
@@ -82,21 +81,38 @@ impl Translated {
         let device = Device::cpu().map_err(|error| error.to_string())?;
         let library = device.compile(Source::named("test.metal", translation.msl.as_str()));
         let library = library.map_err(|error| format!("{error}\n{}", translation.msl))?;
-        let stream = device.stream().map_err(|error| error.to_string())?;
-        Ok(Self { translation, device, library, stream })
+        Ok(Self { translation, device, library })
     }
 
     /// The buffers after a launch with checked accesses.
     pub fn launch(&self, launch: &Launch) -> Result<Vec<Vec<u8>>, String> {
+        match self.launch_as(launch, true) {
+            // A function that is not inlined has no checks.
+            Err(error) if error.contains("bounds checks in the function") => self.launch_as(launch, false),
+            other => other,
+        }
+    }
+
+    fn launch_as(&self, launch: &Launch, is_checked: bool) -> Result<Vec<Vec<u8>>, String> {
         if self.translation.refused.contains(&launch.kernel) {
             let first = self.translation.errors.first();
             return Err(first.map_or_else(String::new, |error| format!("refused: {error}")));
         }
         let renamed = self.translation.renamed.iter().find(|(from, _)| *from == launch.kernel);
         let name = renamed.map_or(launch.kernel.as_str(), |(_, to)| to.as_str());
-        let kernel = self.library.checked_kernel(name).map_err(|error| error.to_string())?;
+        let message = |error: elinvar::Error| error.to_string();
+        let kernel = self.library.kernel(name).map_err(message)?;
+        let checked = is_checked.then(|| self.library.checked_kernel(name)).transpose().map_err(message)?;
+        let signature = checked.as_ref().map_or(kernel.signature(), |checked| checked.signature());
+        // A fault fails what follows on its stream.
+        let stream = self.device.stream().map_err(|error| error.to_string())?;
+        let signature = match (&kernel, &checked) {
+            (Some(kernel), _) => kernel.signature(),
+            (None, Some(checked)) => checked.signature(),
+            (None, None) => return Err("no kernel".into()),
+        };
         let types: Vec<ElementType> =
-            kernel.signature().args.iter().map(|argument| argument.element.clone()).collect();
+            signature.args.iter().map(|argument| argument.element.clone()).collect();
         if types.len() != launch.arguments.len() {
             return Err(format!("{} arguments for {}", launch.arguments.len(), types.len()));
         }
@@ -118,7 +134,11 @@ impl Translated {
             .collect();
         let ([x, y, z], [a, b, c]) = (launch.global, launch.local);
         let grid = Grid::threads((x, y, z)).group((a, b, c));
-        let done = kernel.launch(&self.stream, grid, arguments);
+        let done = match &checked {
+            // SAFETY: the kernel stays within its arguments, as on the driver.
+            None => unsafe { kernel.launch(&stream, grid, arguments) },
+            Some(checked) => checked.launch(&stream, grid, arguments),
+        };
         done.and_then(|done| done.wait()).map_err(|error| error.to_string())?;
         buffers.iter().flatten().map(|buffer| buffer.bytes().map_err(|error| error.to_string())).collect()
     }

@@ -252,7 +252,7 @@ impl Renderer<'_> {
 }
 
 /// Whether a child of a declaration is its value.
-fn is_expression(node: &Node) -> bool {
+pub(super) fn is_expression(node: &Node) -> bool {
     let kind = node.kind.as_str();
     kind.ends_with("Expr") || kind.ends_with("Literal") || kind.ends_with("Operator")
 }

@@ -80,6 +80,7 @@ impl Renderer<'_> {
         let Some(body) = node.body() else { return out };
         let (Some(from), Some(_)) = (body.begin, body.end) else { return out };
         out.push_str(&self.blanks(close, from));
+        self.structure_jumps(body);
         let text = self.node(body);
         match text.strip_prefix('{') {
             Some(rest) if !prologue.is_empty() => out.push_str(&format!("{{{prologue}{rest}")),

@@ -143,7 +143,7 @@ impl Renderer<'_> {
             });
             return self.splice(node);
         }
-        if shape.is_wide() {
+        if shape.is_wide() && node.opcode != "*" {
             return self.refuse(
                 node,
                 format!("`{}` on a vector of 8 or 16 components is not supported", node.opcode),

@@ -44,7 +44,11 @@ impl Output<'_> {
             }
         }
         kept.reverse();
-        let mut out = String::from("#include <metal_stdlib>\nusing namespace metal;\n");
+        let mut out = String::from("#include <metal_stdlib>\n");
+        if used.contains("os_log_default") {
+            out.push_str("#include <metal_logging>\n");
+        }
+        out.push_str("using namespace metal;\n");
         // OpenCL C computes as IEEE 754 says; Metal's default is fast math.
         out.push_str("#pragma METAL fp math_mode(safe)\n");
         for helper in self.helpers.used_by(&mut used) {

@@ -4,8 +4,9 @@
 pub mod pocl;
 
 use elinvar::driver::{ElementType, Scalar};
-use elinvar::{Arg, Buffer, Device, Grid, Library, Source, Threadgroup};
-use elinvar_msl::Toolchain;
+use elinvar::{Arg, Buffer, CheckedKernel, Device, Grid, Kernel, Library, Source, Threadgroup};
+use elinvar_analysis::{AppleFamily, violations};
+use elinvar_msl::{InductionVariables, Toolchain};
 use elinvar_translate::{Options, Translation};
 
 /// The translation, which must have no errors.
@@ -16,6 +17,26 @@ pub fn translated(text: &str) -> Translation {
         elinvar_translate::opencl(&toolchain, &source, &Options::default()).expect("valid OpenCL C");
     assert!(translation.errors.is_empty(), "{:#?}", translation.errors);
     translation
+}
+
+/// Expects that the strict check (`elinvar check --target metal`) finds nothing in a translation.
+pub fn expect_portable(translation: &Translation) {
+    let source = Source::named("test.metal", translation.msl.as_str()).check_spaces();
+    let cache = elinvar_code::user_cache();
+    let program = elinvar_code::Program::new(cache, &source, InductionVariables::AsWritten)
+        .unwrap_or_else(|error| panic!("{error}\n{}", translation.msl));
+    let warnings = &program.declared().warnings;
+    assert!(warnings.is_empty(), "{warnings:#?}\n{}", translation.msl);
+    for kernel in &translation.kernels {
+        let renamed = translation.renamed.iter().find(|(from, _)| *from == kernel.name);
+        let name = renamed.map_or(&kernel.name, |(_, to)| to);
+        let thread = program.thread(name, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let module = program.module(&thread).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let signature = &thread.origin.signature;
+        let found: Vec<String> =
+            violations(AppleFamily::M1, &module, signature).into_iter().map(|one| one.reason).collect();
+        assert!(found.is_empty(), "{name}: {found:?}\n{}", translation.msl);
+    }
 }
 
 /// Runs kernel `k(in0, in1, in2, out)` of an OpenCL C source on the CPU device, over `threads` threads.
@@ -101,16 +122,17 @@ impl Translated {
         let renamed = self.translation.renamed.iter().find(|(from, _)| *from == launch.kernel);
         let name = renamed.map_or(launch.kernel.as_str(), |(_, to)| to.as_str());
         let message = |error: elinvar::Error| error.to_string();
-        let kernel = self.library.kernel(name).map_err(message)?;
-        let checked = is_checked.then(|| self.library.checked_kernel(name)).transpose().map_err(message)?;
-        let signature = checked.as_ref().map_or(kernel.signature(), |checked| checked.signature());
+        let kernel = if is_checked {
+            Checked::Yes(self.library.checked_kernel(name).map_err(message)?)
+        } else {
+            Checked::No(self.library.kernel(name).map_err(message)?)
+        };
+        let signature = match &kernel {
+            Checked::Yes(kernel) => kernel.signature(),
+            Checked::No(kernel) => kernel.signature(),
+        };
         // A fault fails what follows on its stream.
         let stream = self.device.stream().map_err(|error| error.to_string())?;
-        let signature = match (&kernel, &checked) {
-            (Some(kernel), _) => kernel.signature(),
-            (None, Some(checked)) => checked.signature(),
-            (None, None) => return Err("no kernel".into()),
-        };
         let types: Vec<ElementType> =
             signature.args.iter().map(|argument| argument.element.clone()).collect();
         if types.len() != launch.arguments.len() {
@@ -134,14 +156,20 @@ impl Translated {
             .collect();
         let ([x, y, z], [a, b, c]) = (launch.global, launch.local);
         let grid = Grid::threads((x, y, z)).group((a, b, c));
-        let done = match &checked {
+        let done = match &kernel {
             // SAFETY: the kernel stays within its arguments, as on the driver.
-            None => unsafe { kernel.launch(&stream, grid, arguments) },
-            Some(checked) => checked.launch(&stream, grid, arguments),
+            Checked::No(kernel) => unsafe { kernel.launch(&stream, grid, arguments) },
+            Checked::Yes(kernel) => kernel.launch(&stream, grid, arguments),
         };
         done.and_then(|done| done.wait()).map_err(|error| error.to_string())?;
         buffers.iter().flatten().map(|buffer| buffer.bytes().map_err(|error| error.to_string())).collect()
     }
+}
+
+/// A kernel with or without checks of its accesses.
+enum Checked {
+    Yes(CheckedKernel),
+    No(Kernel),
 }
 
 /// A buffer of any element type.

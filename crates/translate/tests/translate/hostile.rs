@@ -43,7 +43,7 @@ fn what_metal_does_not_have_is_refused_with_its_place() {
             "k.cl:2:32: `l` is a kernel",
         ),
         ("kernel void k(global int *p, uint f) { barrier(f); }", "k.cl:1:48: the flags"),
-        ("kernel void k(global int *p) { printf(\"%d\", *p); }", "k.cl:1:32: `printf`"),
+        ("kernel void k(global int8 *p) { printf(\"%v8d\", *p); }", "k.cl:1:48: `printf` of a vector of 8"),
     ] {
         if text.contains("void l(") {
             let translation = of(text);

@@ -168,6 +168,14 @@ impl<'a> Renderer<'a> {
         {
             found = plain;
         }
+        // Vectors and structs have no operators for volatile objects.
+        if found.base_mut().0.is_volatile
+            && let Some(mut plain) = types::parse(plain)
+            && !matches!(Shape::of(plain.base_mut().1), Shape::Scalar(_))
+            && plain.base_mut().1 != "void"
+        {
+            found.base_mut().0.is_volatile = false;
+        }
         Some(found)
     }
 

@@ -114,7 +114,8 @@ impl Translated {
         }
     }
 
-    fn launch_as(&self, launch: &Launch, is_checked: bool) -> Result<Vec<Vec<u8>>, String> {
+    /// The buffers after a launch, with or without checked accesses.
+    pub fn launch_as(&self, launch: &Launch, is_checked: bool) -> Result<Vec<Vec<u8>>, String> {
         if self.translation.refused.contains(&launch.kernel) {
             let first = self.translation.errors.first();
             return Err(first.map_or_else(String::new, |error| format!("refused: {error}")));

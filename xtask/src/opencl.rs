@@ -48,7 +48,8 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let toolchain = Toolchain::find()?;
     let (mut kernels, mut failures) = (0, 0);
     for package in chosen {
-        let (own, failed) = survey_package(root, &toolchain, package, every.unwrap_or(package.every), lanes, part)?;
+        let (own, failed) =
+            survey_package(root, &toolchain, package, every.unwrap_or(package.every), lanes, part)?;
         kernels += own;
         failures += failed;
     }
@@ -77,7 +78,8 @@ fn survey_package(
     });
     files.sort();
     let files: Vec<PathBuf> = files.into_iter().step_by(every.max(1)).collect();
-    let outcomes = crate::corpus::in_parallel(&files, |file| survey(toolchain, package, &folder, file, lanes));
+    let outcomes =
+        crate::corpus::in_parallel(&files, |file| survey(toolchain, package, &folder, file, lanes));
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for (file, outcome) in files.iter().zip(&outcomes) {
         if let Some(failure) = &outcome.failure {
@@ -125,11 +127,8 @@ fn attempt(
     lanes: &str,
     outcome: &mut Outcome,
 ) -> Result<(), String> {
-    let mut text = String::new();
-    for path in package.before.iter().map(|name| folder.join(name)).chain([file.to_owned()]) {
-        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-        text.push_str(&String::from_utf8_lossy(&bytes));
-    }
+    let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&bytes);
     let mut source = Source::named(file.display().to_string(), text).include_dir(folder);
     for (name, value) in package.defines {
         source = source.define(*name, Some(&value.replace("$FOLDER", &folder.display().to_string())));

@@ -13,10 +13,6 @@ pub(super) struct Package {
     pub folder: &'static str,
     /// Beginnings of the names of the files that its host compiles; all if empty.
     pub prefix: &'static str,
-    /// Folders that its host searches for `#include`, below `folder`.
-    pub include_dirs: &'static [&'static str],
-    /// Files of `folder` that its host compiles before each file.
-    pub before: &'static [&'static str],
     /// Macros that its host defines. `$FOLDER` is the folder.
     pub defines: &'static [(&'static str, &'static str)],
     /// Every Nth file is surveyed unless the command line says otherwise.
@@ -30,16 +26,8 @@ pub(super) enum Registry {
     PyPi,
 }
 
-const PACKAGE: Package = Package {
-    name: "",
-    registry: Registry::Debian,
-    folder: "",
-    prefix: "",
-    include_dirs: &[""],
-    before: &[],
-    defines: &[],
-    every: 1,
-};
+const PACKAGE: Package =
+    Package { name: "", registry: Registry::Debian, folder: "", prefix: "", defines: &[], every: 1 };
 
 pub(super) const PACKAGES: &[Package] = &[
     Package {
@@ -80,7 +68,6 @@ pub(super) const PACKAGES: &[Package] = &[
         name: "silx",
         registry: Registry::PyPi,
         folder: "silx/resources/opencl",
-        before: &[],
         defines: &[
             ("NB_COLOR", "1"),
             ("IMAGE_DIMS", "2"),
@@ -114,12 +101,7 @@ pub(super) const PACKAGES: &[Package] = &[
         name: "gputools",
         registry: Registry::PyPi,
         folder: "gputools",
-        defines: &[
-            ("FSIZE", "5"),
-            ("TYPENAME", "float"),
-            ("DTYPE", "float"),
-            ("SIZE", "3"),
-        ],
+        defines: &[("FSIZE", "5"), ("TYPENAME", "float"), ("DTYPE", "float"), ("SIZE", "3")],
         ..PACKAGE
     },
 ];
@@ -134,7 +116,9 @@ pub(super) fn fetch(corpora: &Path, package: &Package) -> Result<PathBuf> {
     let partial = tempfile::Builder::new().prefix("elinvar-").tempdir()?;
     let name = package.name;
     let script = match package.registry {
-        Registry::Debian => format!("chmod 755 . && apt-get download -qq {name} && dpkg -x {name}_*.deb files"),
+        Registry::Debian => {
+            format!("chmod 755 . && apt-get download -qq {name} && dpkg -x {name}_*.deb files")
+        }
         Registry::PyPi => format!(
             "python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --dest . {name} && \
              python3 -m zipfile --extract *.whl files"

@@ -82,7 +82,8 @@ fn jumps() {
     };
     let theirs = Program::new(JUMPS, "").unwrap().launch(&launch).unwrap();
     let ours = Translated::new(&Source::named("test.cl", JUMPS)).unwrap().launch(&launch).unwrap();
-    let words = |bytes: &[u8]| -> Vec<i32> { bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect() };
+    let words =
+        |bytes: &[u8]| -> Vec<i32> { bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect() };
     let (ours, theirs) = (words(&ours[0]), words(&theirs[0]));
     for (thread, (own, other)) in ours.chunks(4).zip(theirs.chunks(4)).enumerate() {
         assert_eq!(own, other, "thread {thread}");

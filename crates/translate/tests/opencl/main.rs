@@ -33,7 +33,9 @@ static COMPARED: AtomicUsize = AtomicUsize::new(0);
 fn main() -> ExitCode {
     let driver = support::pocl::absence();
     let required = std::env::var("ELINVAR_REQUIRE_OPENCL").is_ok_and(|value| value == "1");
-    let cases = [builtins::cases, control::cases, random::cases, published::cases, piglit::cases].into_iter().flat_map(|all| all(&driver));
+    let cases = [builtins::cases, control::cases, random::cases, published::cases, piglit::cases]
+        .into_iter()
+        .flat_map(|all| all(&driver));
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let trials = cases.map(|case| {
         let is_ignored = case.absence.is_some() && !(required && case.required);

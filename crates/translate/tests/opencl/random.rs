@@ -112,9 +112,9 @@ impl Writer {
                 let numerator = self.below(4000) as f64 - 2000.0;
                 format!("{:?}f", numerator / 16.0)
             }
-            _ if self.below(4) == 0 => ["0", "1", "-1", "127", "128", "255", "32767", "65535"]
-                [self.below(8)]
-                .to_owned(),
+            _ if self.below(4) == 0 => {
+                ["0", "1", "-1", "127", "128", "255", "32767", "65535"][self.below(8)].to_owned()
+            }
             _ => self.below(1 << 20).to_string(),
         };
         format!("(({ty})({text}))")
@@ -198,11 +198,7 @@ impl Writer {
                 let of = if self.below(3) == 0 { ty.with(FLOAT) } else { ty };
                 let of = if of.size() == ty.size() { of } else { ty };
                 let op = self.pick(&["<", ">=", "==", "!="]);
-                format!(
-                    "(({} {op} {}) ? {a} : {b})",
-                    self.expression(of, depth),
-                    self.expression(of, depth)
-                )
+                format!("(({} {op} {}) ? {a} : {b})", self.expression(of, depth), self.expression(of, depth))
             }
             _ => format!("({mask} ? {a} : {b})"),
         }
@@ -281,7 +277,8 @@ impl Writer {
                 // A signed value that is shifted to the left may overflow.
                 let of = if op == "<<" { unsigned } else { ty };
                 let (a, b) = (self.expression(of, depth), self.expression(of, depth));
-                let shifted = if ty.1 == 1 { format!("(({of})({a} {op} {b}))") } else { format!("({a} {op} {b})") };
+                let shifted =
+                    if ty.1 == 1 { format!("(({of})({a} {op} {b}))") } else { format!("({a} {op} {b})") };
                 if of == ty { shifted } else { format!("as_{ty}({shifted})") }
             }
             4 => {
@@ -336,12 +333,17 @@ impl Writer {
             9 => self.choice(ty, depth),
             10 | 11 => self.shape(ty, depth),
             12 if ty.is_signed() && ty.1 > 1 => {
-                let scalars: Vec<usize> = (0..9).filter(|scalar| Ty(*scalar, 1).size() == ty.size()).collect();
+                let scalars: Vec<usize> =
+                    (0..9).filter(|scalar| Ty(*scalar, 1).size() == ty.size()).collect();
                 let of = ty.with(self.pick(&scalars));
                 let op = self.pick(&["<", ">", "<=", ">=", "==", "!="]);
                 let (a, b) = (self.expression(of, depth), self.expression(of, depth));
                 match self.below(4) {
-                    0 => format!("(({a} {op} {b}) && ({} != {}))", self.expression(of, depth), self.literal(of)),
+                    0 => format!(
+                        "(({a} {op} {b}) && ({} != {}))",
+                        self.expression(of, depth),
+                        self.literal(of)
+                    ),
                     1 if !of.is_float() => format!("(!{a})"),
                     _ => format!("({a} {op} {b})"),
                 }
@@ -371,7 +373,9 @@ impl Writer {
     fn assign(&mut self) {
         let at = self.below(self.variables.len());
         let (name, ty) = self.variables[at].clone();
-        if let Some(at) = (!self.arrays.is_empty() && self.below(4) == 0).then(|| self.below(self.arrays.len())) {
+        if let Some(at) =
+            (!self.arrays.is_empty() && self.below(4) == 0).then(|| self.below(self.arrays.len()))
+        {
             let (array, ty) = self.arrays[at].clone();
             let index = self.expression(Ty(5, 1), 1);
             let value = self.expression(ty, 2);
@@ -529,8 +533,9 @@ fn function(seed: u64, index: usize) -> String {
 fn batch(seed: u64) -> Vec<String> {
     let functions: Vec<String> =
         (0..BATCH).map(|index| function(seed.wrapping_mul(1_000_003) + index as u64, index)).collect();
-    let calls: String =
-        (0..BATCH).map(|index| format!("    f{index}(in + i * {WORDS}, out + (i * {BATCH} + {index}) * {SLOTS});\n")).collect();
+    let calls: String = (0..BATCH)
+        .map(|index| format!("    f{index}(in + i * {WORDS}, out + (i * {BATCH} + {index}) * {SLOTS});\n"))
+        .collect();
     let text = format!(
         "{}__kernel void k(__global const uint *in, __global ulong *out) {{\n    size_t i = get_global_id(0);\n{calls}}}\n",
         functions.concat()

@@ -1,8 +1,8 @@
 //! Whole kernels: their translations compute what is computed here.
 #![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
 
-use elinvar::{Device, Grid, Library, Source, Threadgroup};
 use crate::support::{expect_portable, translated};
+use elinvar::{Device, Grid, Library, Source, Threadgroup};
 
 fn library(text: &str) -> (Device, Library) {
     let translation = translated(text);
@@ -200,4 +200,25 @@ fn opencl_is_compiled_at_run_time() {
     assert_eq!((file.as_str(), line, column), ("kernel.cl", 2, 8), "{message}");
     // The same text is no MSL.
     assert!(device.compile(Source::msl(text)).is_err());
+}
+
+#[test]
+fn contraction_is_off_where_the_source_says_so() {
+    let kernel = "kernel void k(global const float *x, global float *out) {
+    PRAGMA
+    int i = get_global_id(0);
+    out[i] = x[i] * x[i] + x[i + 1];
+}";
+    let a = 1.0 + 1.0 / 4096.0_f32;
+    for (head, body) in [("#pragma OPENCL FP_CONTRACT OFF\n", ""), ("", "\n#pragma OPENCL FP_CONTRACT OFF\n")]
+    {
+        let (device, library) = library(&format!("{head}{}", kernel.replace("PRAGMA", body)));
+        let x = device.buffer_with_data(&[a, -(a * a)]).unwrap();
+        let mut out = device.buffer_with_data(&[1.0_f32]).unwrap();
+        let stream = device.stream().unwrap();
+        let kernel = library.checked_kernel("k").unwrap();
+        kernel.launch(&stream, Grid::threads(1), (&x, &mut out)).unwrap().wait().unwrap();
+        // With a fused operation it would be the error of the product.
+        assert_eq!(out.to_vec().unwrap(), [0.0]);
+    }
 }

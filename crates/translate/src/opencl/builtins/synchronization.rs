@@ -22,9 +22,14 @@ pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
             to.notes.difference("`get_global_offset` is 0: Metal has no offset of the grid");
             Some("size_t(0)".into())
         }
-        "get_work_dim" => Some(to.refuse(call.node, "`get_work_dim` has no counterpart in Metal, where every grid has three dimensions")),
+        "get_work_dim" => Some(to.refuse(
+            call.node,
+            "`get_work_dim` has no counterpart in Metal, where every grid has three dimensions",
+        )),
         "async_work_group_copy" | "async_work_group_strided_copy" => Some(copy(to, call)),
-        "wait_group_events" => Some("threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)".into()),
+        "wait_group_events" => {
+            Some("threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)".into())
+        }
         "prefetch" => Some("(void)0".into()),
         "printf" => print(to, call),
         _ => None,

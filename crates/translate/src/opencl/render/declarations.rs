@@ -37,7 +37,8 @@ impl Renderer<'_> {
                 Some(at) => {
                     let gap = self.blanks(at, node.at.unwrap_or(at));
                     let gap = if gap.trim().is_empty() && !gap.contains('\n') { " ".to_owned() } else { gap };
-                    let declared = one.strip_prefix(&base).filter(|_| in_one || is_record || is_plain(&base, &one));
+                    let declared =
+                        one.strip_prefix(&base).filter(|_| in_one || is_record || is_plain(&base, &one));
                     match declared {
                         Some(rest) => out.push_str(&format!(",{gap}{}", rest.trim_start())),
                         None if in_one => {

@@ -124,7 +124,8 @@ impl Renderer<'_> {
             let is_backward = statement >= target;
             let (first, end) = if is_backward { (target, statement + 1) } else { (statement, target) };
             targets.push((label.id, is_backward));
-            let same = |region: &&mut Region| region.label.id == label.id && region.is_backward == is_backward;
+            let same =
+                |region: &&mut Region| region.label.id == label.id && region.is_backward == is_backward;
             match regions.iter_mut().find(same) {
                 Some(region) => {
                     region.first = region.first.min(first);
@@ -301,7 +302,10 @@ impl Renderer<'_> {
             let mut assignments = Vec::new();
             for variable in variables {
                 let Some(mut of) = self.parse_type(variable) else {
-                    return self.refuse(variable, format!("`{}` is declared between a `goto` and its label", variable.name));
+                    return self.refuse(
+                        variable,
+                        format!("`{}` is declared between a `goto` and its label", variable.name),
+                    );
                 };
                 of.qualifiers_mut().is_const = false;
                 let name = self.program.names.of(&variable.name);
@@ -372,10 +376,13 @@ fn region_of<'a>(
         return Err("Metal has no `goto`");
     };
     if block.kind != "CompoundStmt" {
-        return Err("Metal has no `goto`; its label is not a statement of a block, so that no loop can replace it");
+        return Err(
+            "Metal has no `goto`; its label is not a statement of a block, so that no loop can replace it",
+        );
     }
     let at = path.iter().position(|other| other.id == block.id);
-    let at = at.ok_or("Metal has no `goto`; its label is in another block, so that no loop can replace it")?;
+    let at =
+        at.ok_or("Metal has no `goto`; its label is in another block, so that no loop can replace it")?;
     let place = |id: u64| block.children.iter().position(|statement| statement.id == id);
     let statement = path.get(at + 1).and_then(|child| place(child.id)).ok_or("Metal has no `goto`")?;
     let target = place(node.id).ok_or("Metal has no `goto`")?;

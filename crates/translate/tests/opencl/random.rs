@@ -76,7 +76,6 @@ struct Writer {
     names: usize,
     out: String,
     indent: usize,
-    loops: usize,
 }
 
 impl Writer {
@@ -207,8 +206,7 @@ impl Writer {
     /// Components of vectors, and vectors of parts.
     fn shape(&mut self, ty: Ty, depth: usize) -> String {
         if ty.1 == 1 {
-            if let Some((name, of)) = self.array_of(ty) {
-                let _element = of;
+            if let Some(name) = self.array_of(ty) {
                 return format!("{name}[{} & 7]", self.expression(Ty(5, 1), depth));
             }
             let from = Ty(ty.0, self.pick(&LANES[1..]));
@@ -247,8 +245,10 @@ impl Writer {
         format!("(({ty})({}))", parts.join(", "))
     }
 
-    fn array_of(&mut self, ty: Ty) -> Option<(String, Ty)> {
-        let found: Vec<(String, Ty)> = self.arrays.iter().filter(|(_, own)| *own == ty).cloned().collect();
+    /// An array with elements of a type.
+    fn array_of(&mut self, ty: Ty) -> Option<String> {
+        let found: Vec<String> =
+            self.arrays.iter().filter(|(_, own)| *own == ty).map(|(name, _)| name.clone()).collect();
         if found.is_empty() || self.below(2) == 0 {
             return None;
         }
@@ -381,10 +381,11 @@ impl Writer {
             let value = self.expression(ty, 2);
             return self.line(&format!("{array}[{index} & 7] = {value};"));
         }
-        if ty.is_float() && self.below(2) == 0 {
-            if let (Some(a), Some(b)) = (self.variable(ty), self.variable(ty)) {
-                return self.line(&format!("{name} = {a} * {b};"));
-            }
+        if ty.is_float()
+            && self.below(2) == 0
+            && let (Some(a), Some(b)) = (self.variable(ty), self.variable(ty))
+        {
+            return self.line(&format!("{name} = {a} * {b};"));
         }
         if ty.1 > 1 && self.below(2) == 0 {
             let (part, lanes) = match self.below(4) {
@@ -435,7 +436,6 @@ impl Writer {
             8 | 9 => {
                 let (name, limit) = (self.name("i"), self.expression(Ty(5, 1), 1));
                 self.line(&format!("for (uint {name} = 0; {name} < ({limit} & 3) + 1; {name}++) {{"));
-                self.loops += 1;
                 self.block(depth - 1);
                 if self.below(2) == 0 {
                     let (condition, leave) = (self.condition(0), self.pick(&["break", "continue"]));
@@ -444,7 +444,6 @@ impl Writer {
                     self.assign();
                     self.indent -= 1;
                 }
-                self.loops -= 1;
                 self.line("}");
             }
             10 => {
@@ -499,7 +498,6 @@ fn function(seed: u64, index: usize) -> String {
         names: 0,
         out: format!("static void f{index}(__global const uint *in, __global ulong *out) {{\n"),
         indent: 1,
-        loops: 0,
     };
     for (k, scalar) in SCALARS.iter().enumerate().take(8) {
         let name = writer.name("v");

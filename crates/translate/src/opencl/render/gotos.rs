@@ -210,7 +210,7 @@ impl Renderer<'_> {
             }
             kind => {
                 let of = |node: &&Node| if kind == "BreakStmt" { is_breakable(node) } else { is_loop(node) };
-                let Some(depth) = path.iter().rposition(|node| of(&node)) else { return };
+                let Some(depth) = path.iter().rposition(of) else { return };
                 let left = around(regions, path, depth, usize::MAX);
                 if !left.iter().any(|around| matches!(around, Around::Region(_))) {
                     return;

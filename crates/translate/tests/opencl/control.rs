@@ -3,7 +3,7 @@
 use elinvar::Source;
 
 use crate::support::pocl::Program;
-use crate::support::{Argument, Launch, Translated};
+use crate::support::{Argument, Launch, Translated, expect_portable};
 
 const THREADS: usize = 256;
 
@@ -81,7 +81,9 @@ fn jumps() {
         local: [32, 1, 1],
     };
     let theirs = Program::new(JUMPS, "").unwrap().launch(&launch).unwrap();
-    let ours = Translated::new(&Source::named("test.cl", JUMPS)).unwrap().launch(&launch).unwrap();
+    let ours = Translated::new(&Source::named("test.cl", JUMPS)).unwrap();
+    expect_portable(&ours.translation);
+    let ours = ours.launch(&launch).unwrap();
     let words =
         |bytes: &[u8]| -> Vec<i32> { bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect() };
     let (ours, theirs) = (words(&ours[0]), words(&theirs[0]));

@@ -1,39 +1,20 @@
 //! `cargo xtask opencl`: translates published OpenCL C and compiles the results.
 //!
-//! The corpus is Debian's `hashcat-data`: over a thousand files, whose kernels use macros, included files, vectors and atomics. It is
-//! downloaded, never committed; nothing of the package runs. Each translation is checked by the front end, and IR is generated for its first
-//! kernel. One that does not compile, or has a warning about address spaces, is a failure; kernels that are refused are counted by reason.
+//! The packages are downloaded, never committed; nothing of them runs. Each translation is checked by the front end, and IR is generated for its
+//! first kernel. One that does not compile, or has a warning about address spaces, is a failure; kernels that are refused are counted by reason,
+//! and files that are not valid OpenCL C without what their hosts add are counted apart.
+
+mod packages;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use elinvar_driver::Source;
 use elinvar_msl::{Program, Toolchain};
-use elinvar_translate::Options;
+use elinvar_translate::{Error, Options};
 
-const PACKAGE: &str = "hashcat-data";
-
-/// Macros that hashcat defines for a CPU without vectors, for a kernel of hash mode 0.
-const DEFINES: &[(&str, &str)] = &[
-    ("KERNEL_STATIC", "1"),
-    ("VENDOR_ID", "64"),
-    ("DEVICE_TYPE", "4"),
-    ("XM2S(x)", "#x"),
-    ("M2S(x)", "XM2S(x)"),
-    ("DGST_R0", "0"),
-    ("DGST_R1", "3"),
-    ("DGST_R2", "2"),
-    ("DGST_R3", "1"),
-    ("DGST_ELEM", "4"),
-    ("KERN_TYPE", "0"),
-    ("FIXED_LOCAL_SIZE", "64"),
-    ("ATTACK_EXEC", "11"),
-    ("ATTACK_KERN", "0"),
-    ("LOCAL_MEM_TYPE", "1"),
-    ("HAS_VPERM", "0"),
-];
+use self::packages::{PACKAGES, Package};
 
 /// Result of a file.
 #[derive(Default)]
@@ -42,31 +23,63 @@ struct Outcome {
     refused: usize,
     reasons: Vec<String>,
     failure: Option<String>,
+    /// Whether it is not valid without what its host adds.
+    is_invalid: bool,
 }
 
-/// Surveys every `--every=N`th file with a part of a name, at `--lanes=N` components.
+/// Surveys every `--every=N`th file of packages, at `--lanes=N` components. A word is a package, or a part of a file's name.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
-    let (mut every, mut lanes, mut part) = (16, "1", "");
+    let (mut every, mut lanes, mut part) = (None, "1", "");
+    let mut chosen: Vec<&Package> = Vec::new();
     for word in words {
         match word.split_once('=') {
-            Some(("--every", number)) => every = number.parse().context("--every=N")?,
+            Some(("--every", number)) => every = Some(number.parse().context("--every=N")?),
             Some(("--lanes", number)) => lanes = number,
             _ if word.starts_with("--") => bail!("unknown option {word}"),
-            _ => part = word,
+            _ => match PACKAGES.iter().find(|package| package.name == *word) {
+                Some(package) => chosen.push(package),
+                None => part = word,
+            },
         }
     }
-    let folder = fetch(&root.join("corpora"))?;
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    let is_kernel = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with('m') && name.ends_with(".cl") && name.contains(part)
-    };
-    files.retain(is_kernel);
-    files.sort();
-    let files: Vec<PathBuf> = files.into_iter().step_by(every).collect();
+    if chosen.is_empty() {
+        chosen.extend(PACKAGES);
+    }
     let toolchain = Toolchain::find()?;
-    let outcomes = crate::corpus::in_parallel(&files, |file| survey(&toolchain, &folder, file, lanes));
+    let (mut kernels, mut failures) = (0, 0);
+    for package in chosen {
+        let (own, failed) =
+            survey_package(root, &toolchain, package, every.unwrap_or(package.every), lanes, part)?;
+        kernels += own;
+        failures += failed;
+    }
+    println!("{kernels} kernels translated and compiled");
+    match failures {
+        0 => Ok(()),
+        failures => bail!("{failures} files failed"),
+    }
+}
+
+/// Kernels that compile, and files that fail.
+fn survey_package(
+    root: &Path,
+    toolchain: &Toolchain,
+    package: &Package,
+    every: usize,
+    lanes: &str,
+    part: &str,
+) -> Result<(usize, usize)> {
+    let folder = packages::fetch(&root.join("corpora"), package)?;
+    let mut files = Vec::new();
+    collect(&folder, &mut files)?;
+    files.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(package.prefix) && name.contains(part)
+    });
+    files.sort();
+    let files: Vec<PathBuf> = files.into_iter().step_by(every.max(1)).collect();
+    let outcomes =
+        crate::corpus::in_parallel(&files, |file| survey(toolchain, package, &folder, file, lanes));
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for (file, outcome) in files.iter().zip(&outcomes) {
         if let Some(failure) = &outcome.failure {
@@ -75,42 +88,60 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         outcome.reasons.iter().for_each(|reason| *reasons.entry(reason.clone()).or_default() += 1);
     }
     let sum = |of: fn(&Outcome) -> usize| outcomes.iter().map(of).sum::<usize>();
+    let kernels = sum(|o| o.kernels);
     println!(
-        "{} files: {} kernels translated and compiled, {} refused",
+        "{}: {} files: {kernels} kernels translated and compiled, {} refused; {} files need macros of their host",
+        package.name,
         files.len(),
-        sum(|o| o.kernels),
-        sum(|o| o.refused)
+        sum(|o| o.refused),
+        sum(|o| usize::from(o.is_invalid))
     );
     reasons.iter().for_each(|(reason, places)| println!("  {places} places: {reason}"));
-    match outcomes.iter().filter(|outcome| outcome.failure.is_some()).count() {
-        0 => Ok(()),
-        failures => bail!("{failures} files failed"),
-    }
+    Ok((kernels, outcomes.iter().filter(|outcome| outcome.failure.is_some()).count()))
 }
 
-fn survey(toolchain: &Toolchain, folder: &Path, file: &Path, lanes: &str) -> Outcome {
+/// The files with kernels below a folder.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "cl") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn survey(toolchain: &Toolchain, package: &Package, folder: &Path, file: &Path, lanes: &str) -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.failure = attempt(toolchain, folder, file, lanes, &mut outcome).err();
+    outcome.failure = attempt(toolchain, package, folder, file, lanes, &mut outcome).err();
     outcome
 }
 
 fn attempt(
     toolchain: &Toolchain,
+    package: &Package,
     folder: &Path,
     file: &Path,
     lanes: &str,
     outcome: &mut Outcome,
 ) -> Result<(), String> {
     let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
-    let mut source =
-        Source::named(file.display().to_string(), String::from_utf8_lossy(&bytes)).include_dir(folder);
-    for (name, value) in DEFINES {
-        source = source.define(*name, Some(value));
+    let text = String::from_utf8_lossy(&bytes);
+    let mut source = Source::named(file.display().to_string(), text).include_dir(folder);
+    for (name, value) in package.defines {
+        source = source.define(*name, Some(&value.replace("$FOLDER", &folder.display().to_string())));
     }
-    let source =
-        source.define("INCLUDE_PATH", Some(&folder.display().to_string())).define("VECT_SIZE", Some(lanes));
+    let source = source.define("VECT_SIZE", Some(lanes));
     let translation = elinvar_translate::opencl(toolchain, &source, &Options::default());
-    let translation = translation.map_err(|error| error.to_string())?;
+    let translation = match translation {
+        Err(Error::Compile(_)) => {
+            outcome.is_invalid = true;
+            return Ok(());
+        }
+        other => other.map_err(|error| error.to_string())?,
+    };
     outcome.refused = translation.refused.len();
     outcome.reasons = translation.errors.into_iter().map(|error| error.message).collect();
     if translation.kernels.is_empty() {
@@ -132,34 +163,4 @@ fn attempt(
     let first = &translation.kernels[0].name;
     program.ir(first).map_err(|error| format!("kernel `{first}`: {error}"))?;
     Ok(())
-}
-
-/// The folder with the corpus, downloaded if it does not exist.
-fn fetch(corpora: &Path) -> Result<PathBuf> {
-    let folder = corpora.join(PACKAGE);
-    let sources = folder.join("usr/share/hashcat/OpenCL");
-    if sources.is_dir() {
-        return Ok(sources);
-    }
-    let partial = tempfile::Builder::new().prefix("elinvar-").tempdir()?;
-    let script = format!("chmod 755 . && apt-get download -qq {PACKAGE} && dpkg -x {PACKAGE}_*.deb files");
-    let status = Command::new("sh")
-        .args(["-ec", &script])
-        .current_dir(partial.path())
-        .status()
-        .context("running sh")?;
-    if !status.success() {
-        bail!("`{script}` failed; the corpus is a package of Debian");
-    }
-    std::fs::create_dir_all(corpora)?;
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(partial.path().join("files"))
-        .arg(&folder)
-        .status()
-        .context("running cp")?;
-    if !copied.success() {
-        bail!("the corpus was not copied to {}", folder.display());
-    }
-    Ok(sources)
 }

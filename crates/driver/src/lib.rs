@@ -121,7 +121,7 @@ pub use several::{
 pub use signature::{
     Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,
 };
-pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile};
+pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile, SourceLanguage};
 pub use thermal::Thermal;
 pub use timeline::Timeline;
 pub use timestamp_slot::TimestampSlot;

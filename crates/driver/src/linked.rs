@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::{Error, MathMode, Result, Source, SourceFile};
+use crate::{Error, MathMode, Result, Source, SourceFile, SourceLanguage};
 
 impl Source {
     /// The source with its libraries in its [files](Source::files).
@@ -49,6 +49,12 @@ impl Linker<'_> {
             let name = library.files.first().map_or("", |file| &file.name);
             return Err(Error::unsupported(format!(
                 "the library `{name}` is compiled; a library of a source is Metal Shading Language text"
+            )));
+        }
+        if library.language != SourceLanguage::Msl {
+            let name = library.files.first().map_or("", |file| &file.name);
+            return Err(Error::unsupported(format!(
+                "the library `{name}` is OpenCL C; a library of a source is Metal Shading Language text"
             )));
         }
         for needed in &library.libraries {

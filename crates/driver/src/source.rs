@@ -27,9 +27,22 @@ pub enum MathMode {
     Fast,
 }
 
+/// Language of a source's text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SourceLanguage {
+    /// Metal Shading Language.
+    #[default]
+    Msl,
+    /// OpenCL C 1.2, which is translated to MSL when it is compiled.
+    OpenClC,
+}
+
 /// Input of a compilation: MSL text with its options, a source in a bundle, or a compiled Metal library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Source {
+    /// Language of the files.
+    pub language: SourceLanguage,
     /// The files, compiled in order as one translation unit.
     pub files: Vec<SourceFile>,
     /// Folders that `#include` searches; there are no default folders.
@@ -90,6 +103,12 @@ impl Source {
         Self { files: vec![file], ..Self::default() }
     }
 
+    /// OpenCL C 1.2, named `kernel.cl` in diagnostics. It is translated to MSL when it is compiled, which needs the feature `translate` of
+    /// the crate `elinvar`, and clang.
+    pub fn opencl(text: impl Into<String>) -> Self {
+        Self { language: SourceLanguage::OpenClC, ..Self::named("kernel.cl", text) }
+    }
+
     /// A compiled Metal library with a name for messages. It is `Unsupported` on devices other than Apple GPUs.
     pub fn metal_library(name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) -> Self {
         let metal_library = Some(MetalLibrary(bytes.into()));
@@ -103,6 +122,7 @@ impl Source {
     /// hash them in addition.
     pub fn identity(&self) -> [u8; 32] {
         let Self {
+            language,
             files,
             include_dirs: _,
             include_outside: _,
@@ -129,6 +149,9 @@ impl Source {
         for SourceFile { name, text } in files {
             add(name.as_bytes());
             add(text.as_bytes());
+        }
+        if *language == SourceLanguage::OpenClC {
+            add(b"OpenCL C");
         }
         add(&(defines.len() as u64).to_le_bytes());
         for (name, value) in defines {
@@ -253,6 +276,7 @@ mod tests {
             text().math(MathMode::Safe),
             two("a", "b"),
             two("ab", ""),
+            Source { language: SourceLanguage::OpenClC, ..text() },
             text().with_library(Source::msl("int f() { return 1; }")),
             text().with_library(Source::msl("int f() { return 2; }")),
             Source::metal_library("k", [0]),

@@ -141,8 +141,8 @@ pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, Collective, DeviceKind, Diagnostic, Dim3, ElementType, Error,
     Fault, Features, FunctionConstant, Label, Limits, Link, LinkKind, LogLevel, LogLine, LogSite, MathMode,
     MetalLibrary, Place, Primitive, PrimitiveKind, Primitives, Priority, Quantity, Reading, Readings,
-    Reduction, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Tier,
-    Timing, UnsupportedKernel,
+    Reduction, Result, Scalar, Severity, Signature, Source, SourceFile, SourceLanguage, StopsAt, Storage,
+    Thermal, Tier, Timing, UnsupportedKernel,
 };
 #[cfg(feature = "isolated")]
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};

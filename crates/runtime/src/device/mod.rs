@@ -8,7 +8,9 @@ mod drivers;
 mod registry;
 mod tuning_cache;
 
-use std::borrow::Borrow;
+#[cfg(not(feature = "translate"))]
+use elinvar_driver::SourceLanguage;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -139,16 +141,18 @@ impl Device {
         self.caps().kind
     }
 
-    /// Compiles MSL source. Takes a [`Source`] or a reference to one.
+    /// Compiles MSL source. Takes a [`Source`] or a reference to one. OpenCL C is translated first, if the feature `translate` is enabled.
     ///
     /// # Errors
     /// `Compile` with diagnostics that have file, line and column; `Environment` if the compiler cannot be found or run;
     /// `Unsupported`.
     pub fn compile(&self, source: impl Borrow<Source>) -> Result<Library> {
         self.expect_here("Device::compile")?;
-        let source = Source::linked(source.borrow())?;
+        let source = source.borrow();
         let begun = Instant::now();
         let span = event::compile(self, source.files.first().map_or("", |file| &file.name));
+        let source = as_msl(source)?;
+        let source = Source::linked(&source)?;
         let library = span.in_scope(|| self.compiled(self.inner.driver.compile(&source)));
         event::compiled(&span, self, library.as_ref().err());
         self.counters().compilation(library.as_ref().err(), begun.elapsed());
@@ -536,4 +540,20 @@ impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({}, {})", self.kind().name(), self.name())
     }
+}
+
+/// The source in MSL.
+#[cfg(feature = "translate")]
+fn as_msl(source: &Source) -> Result<Cow<'_, Source>> {
+    elinvar_translate::as_msl(source)
+}
+
+#[cfg(not(feature = "translate"))]
+fn as_msl(source: &Source) -> Result<Cow<'_, Source>> {
+    if source.language == SourceLanguage::Msl {
+        return Ok(Cow::Borrowed(source));
+    }
+    Err(Error::unsupported(
+        "this build does not translate OpenCL C: enable the feature `translate` of the crate `elinvar`",
+    ))
 }

@@ -109,6 +109,12 @@ struct RawNode {
     referenced: Option<RawReference>,
     #[serde(rename = "referencedMemberDecl")]
     member: Option<String>,
+    /// The label of a `goto`.
+    #[serde(rename = "targetLabelDeclId")]
+    target: Option<String>,
+    /// The declaration of a label.
+    #[serde(rename = "declId")]
+    label: Option<String>,
     inner: Vec<RawNode>,
 }
 
@@ -212,7 +218,11 @@ impl Places<'_> {
             (None, Some(member)) => {
                 Some(Referred { id: id(&member), kind: "FieldDecl".into(), name: raw.name.clone() })
             }
-            _ => None,
+            _ => raw.target.as_ref().or(raw.label.as_ref()).map(|label| Referred {
+                id: id(label),
+                kind: "LabelDecl".into(),
+                name: raw.name.clone(),
+            }),
         };
         let plain = raw.ty.plain.unwrap_or_else(|| raw.ty.written.clone());
         let children: Vec<Node> = raw.inner.into_iter().map(|inner| self.node(inner)).collect();

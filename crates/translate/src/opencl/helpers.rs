@@ -26,14 +26,20 @@ impl Helpers {
 
     /// The definitions that a text uses, in order.
     pub fn used_by(&self, used: &mut HashSet<String>) -> Vec<&str> {
-        let mut kept = Vec::new();
-        for (name, text) in self.texts.iter().rev() {
-            if used.contains(name) {
-                used.extend(words(text).map(str::to_owned));
-                kept.push(text.as_str());
+        let mut kept = vec![false; self.texts.len()];
+        // An operator is used by the type that another definition uses, before it or behind it.
+        loop {
+            let mut changed = false;
+            for ((name, text), kept) in self.texts.iter().zip(&mut kept).rev() {
+                if !*kept && used.contains(name) {
+                    used.extend(words(text).map(str::to_owned));
+                    (*kept, changed) = (true, true);
+                }
+            }
+            if !changed {
+                break;
             }
         }
-        kept.reverse();
-        kept
+        self.texts.iter().zip(kept).filter(|(_, kept)| *kept).map(|((_, text), _)| text.as_str()).collect()
     }
 }

@@ -188,8 +188,14 @@ impl Translator<'_> {
 
     /// The declarations at file scope in MSL.
     fn pieces(&mut self, unit: &Node, reachable: &BTreeSet<usize>) -> Vec<Piece> {
-        let nodes: Vec<&Node> =
-            unit.children.iter().filter(|node| node.begin.is_some() && node.end.is_some()).collect();
+        // clang declares the builtin functions that it finds, where they are used. Behind a function, `;` is a declaration.
+        let is_own = |node: &&Node| node.kind != "EmptyDecl" && !node.name.starts_with("__builtin_");
+        let nodes: Vec<&Node> = unit
+            .children
+            .iter()
+            .filter(|node| node.begin.is_some() && node.end.is_some())
+            .filter(is_own)
+            .collect();
         let (mut pieces, mut at) = (Vec::new(), 0);
         let mut index = 0;
         while index < nodes.len() {

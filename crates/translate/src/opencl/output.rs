@@ -44,9 +44,17 @@ impl Output<'_> {
             }
         }
         kept.reverse();
-        let mut out = String::from("#include <metal_stdlib>\nusing namespace metal;\n");
+        let mut out = String::from("#include <metal_stdlib>\n");
+        if used.contains("os_log_default") {
+            out.push_str("#include <metal_logging>\n");
+        }
+        out.push_str("using namespace metal;\n");
         // OpenCL C computes as IEEE 754 says; Metal's default is fast math.
         out.push_str("#pragma METAL fp math_mode(safe)\n");
+        let is_off = |line: &str| line.trim_start().starts_with("#pragma OPENCL FP_CONTRACT OFF");
+        if self.text.text.lines().any(is_off) {
+            out.push_str("#pragma METAL fp contract(off)\n");
+        }
         for helper in self.helpers.used_by(&mut used) {
             out.push('\n');
             out.push_str(helper);
@@ -69,7 +77,8 @@ impl Output<'_> {
             last = piece.end;
             let mut offset = piece.begin;
             for row in piece.text.split('\n') {
-                lines.row(offset, row);
+                let is_pragma = row.trim_start().starts_with("#pragma OPENCL");
+                lines.row(offset, if is_pragma { "" } else { row });
                 offset = next_line(&self.text.text, offset);
             }
         }

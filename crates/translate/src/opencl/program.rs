@@ -87,7 +87,7 @@ pub(super) struct Program<'a> {
 
 impl<'a> Program<'a> {
     pub fn new(unit: &'a Node, words: HashSet<String>) -> Self {
-        let own = |node: &&Node| node.begin.is_some();
+        let own = |node: &&Node| node.begin.is_some() && !node.name.starts_with("__builtin_");
         let global = unit.children.iter().filter(own).map(|node| node.name.clone()).collect();
         let names = Names::new(words, global);
         let mut program = Self { functions: Vec::new(), by_id: HashMap::new(), names };

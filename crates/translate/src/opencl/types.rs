@@ -82,6 +82,14 @@ impl Type {
         }
     }
 
+    /// Qualifiers and name of what pointers and arrays have at their end.
+    pub fn base_mut(&mut self) -> (&mut Qualifiers, &str) {
+        match self {
+            Self::Named(qualifiers, name) => (qualifiers, name),
+            Self::Pointer(_, of) | Self::Array(of, _) => of.base_mut(),
+        }
+    }
+
     /// What a pointer points to.
     pub fn pointee(&self) -> Option<&Type> {
         if let Self::Pointer(_, to) = self { Some(to) } else { None }

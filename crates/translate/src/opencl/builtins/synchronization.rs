@@ -22,16 +22,40 @@ pub(super) fn call(to: &mut Renderer, call: &Call) -> Option<String> {
             to.notes.difference("`get_global_offset` is 0: Metal has no offset of the grid");
             Some("size_t(0)".into())
         }
-        "get_work_dim" => Some(to.refuse(call.node, "`get_work_dim` has no counterpart in Metal, where every grid has three dimensions")),
-        "async_work_group_copy" | "async_work_group_strided_copy" => Some(copy(to, call)),
-        "wait_group_events" => Some("threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)".into()),
-        "prefetch" => Some("(void)0".into()),
-        "printf" => Some(to.refuse(
+        "get_work_dim" => Some(to.refuse(
             call.node,
-            "`printf` has no counterpart in Metal before version 3.2; remove it, or write `os_log` in the translation",
+            "`get_work_dim` has no counterpart in Metal, where every grid has three dimensions",
         )),
+        "async_work_group_copy" | "async_work_group_strided_copy" => Some(copy(to, call)),
+        "wait_group_events" => {
+            Some("threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)".into())
+        }
+        "prefetch" => Some("(void)0".into()),
+        "printf" => print(to, call),
         _ => None,
     }
+}
+
+/// `printf` is Metal's default log, which has the same formats, those of vectors included. It returns nothing.
+fn print(to: &mut Renderer, call: &Call) -> Option<String> {
+    let (format, values) = call.args.split_first()?;
+    if format.bare().kind != "StringLiteral" {
+        return Some(to.refuse(format, "the format of `printf` must be a string literal"));
+    }
+    // Each call is a line of the log.
+    let text = to.source(format);
+    let line = text.strip_suffix("\\n\"").filter(|rest| rest.len() > 1 && !rest.ends_with('\\'));
+    let mut texts = vec![line.map_or_else(|| text.to_owned(), |line| format!("{line}\""))];
+    for value in values {
+        let shape = Shape::of(&value.plain);
+        if shape.is_wide() {
+            return Some(to.refuse(value, "`printf` of a vector of 8 or 16 components is not supported"));
+        }
+        texts.push(if shape == Shape::Other { to.node(value) } else { to.exactly(value, shape) });
+    }
+    to.notes.function("printf", "os_log_default.log");
+    to.notes.difference("`printf`: each call is a line of Metal's log (Metal 3.2), and returns nothing");
+    Some(format!("os_log_default.log({})", texts.join(", ")))
 }
 
 /// The flags of a barrier or fence, which must be constant.

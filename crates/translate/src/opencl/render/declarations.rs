@@ -1,7 +1,7 @@
 //! Declarations: variables, typedefs, structs and enums.
 
 use crate::opencl::ast::Node;
-use crate::opencl::text::{skip_blank, tokens};
+use crate::opencl::text::{closing, skip_blank, tokens};
 use crate::opencl::types::{Shape, Space, Type};
 
 use super::Renderer;
@@ -22,18 +22,23 @@ impl Renderer<'_> {
     /// Variables, fields or typedefs of one group, without the last semicolon.
     pub fn declarators(&mut self, records: &[&Node], group: &[&Node], in_one: bool) -> String {
         let (mut out, mut after) = (String::new(), None);
-        let mut base = String::new();
+        let (mut base, mut is_record) = (String::new(), false);
         for node in group {
             let one = self.declarator(records, node);
             match after {
                 None => {
-                    base = base_of(&one);
+                    // A struct that is defined here is part of the specifiers.
+                    let body = one.find('{').filter(|_| record_of(records, node).is_some());
+                    let end = body.and_then(|open| closing(&one, open));
+                    is_record = end.is_some();
+                    base = end.map_or_else(|| base_of(&one), |end| one[..end].to_owned());
                     out.push_str(&one);
                 }
                 Some(at) => {
                     let gap = self.blanks(at, node.at.unwrap_or(at));
                     let gap = if gap.trim().is_empty() && !gap.contains('\n') { " ".to_owned() } else { gap };
-                    let declared = one.strip_prefix(&base).filter(|_| in_one || is_plain(&base, &one));
+                    let declared =
+                        one.strip_prefix(&base).filter(|_| in_one || is_record || is_plain(&base, &one));
                     match declared {
                         Some(rest) => out.push_str(&format!(",{gap}{}", rest.trim_start())),
                         None if in_one => {
@@ -54,12 +59,7 @@ impl Renderer<'_> {
     /// One variable, field or typedef, with its initializer.
     fn declarator(&mut self, records: &[&Node], node: &Node) -> String {
         let name = self.program.names.of(&node.name);
-        let inline = records.iter().find(|record| {
-            record.begin >= node.begin
-                && record.end <= node.at
-                && record.begin.is_some()
-                && record.end.is_some()
-        });
+        let inline = record_of(records, node);
         let mut words = String::new();
         if node.kind == "TypedefDecl" {
             words.push_str("typedef ");
@@ -251,8 +251,16 @@ impl Renderer<'_> {
     }
 }
 
+/// The struct that a declaration defines.
+fn record_of<'a>(records: &[&'a Node], node: &Node) -> Option<&'a Node> {
+    let is_inside = |record: &&&Node| {
+        record.begin >= node.begin && record.end <= node.at && record.begin.is_some() && record.end.is_some()
+    };
+    records.iter().find(is_inside).copied()
+}
+
 /// Whether a child of a declaration is its value.
-fn is_expression(node: &Node) -> bool {
+pub(super) fn is_expression(node: &Node) -> bool {
     let kind = node.kind.as_str();
     kind.ends_with("Expr") || kind.ends_with("Literal") || kind.ends_with("Operator")
 }

@@ -55,6 +55,17 @@ const COMMON_MACROS: &[&str] = &[
 impl Renderer<'_> {
     /// A statement or expression.
     pub fn node(&mut self, node: &Node) -> String {
+        match self.edits.get(&node.id).cloned() {
+            Some(edit) => self.edited(node, edit),
+            None => self.unedited(node),
+        }
+    }
+
+    pub(super) fn unedited(&mut self, node: &Node) -> String {
+        // A macro may be more than a literal: `INT_MIN` is `(-INT_MAX - 1)`.
+        if node.from_header && COMMON_MACROS.contains(&self.source(node)) {
+            return self.source(node).to_owned();
+        }
         match node.kind.as_str() {
             "DeclStmt" => self.declaration_statement(node, false),
             "ForStmt" => {
@@ -91,7 +102,7 @@ impl Renderer<'_> {
             "RecordDecl" => self.record(node),
             "EnumDecl" => self.enumeration(node),
             "AttributedStmt" => self.attributed(node),
-            // A label without `goto` has no effect.
+            // Jumps to it are no longer `goto`.
             "LabelStmt" => match (node.first(), node.begin) {
                 (Some(inner), Some(begin)) => {
                     let text = self.node(inner);
@@ -99,7 +110,8 @@ impl Renderer<'_> {
                 }
                 _ => self.splice(node),
             },
-            "GotoStmt" | "IndirectGotoStmt" | "AddrLabelExpr" => self.refuse(node, "Metal has no `goto`"),
+            "GotoStmt" => String::new(),
+            "IndirectGotoStmt" | "AddrLabelExpr" => self.refuse(node, "Metal has no `goto`"),
             "GCCAsmStmt" | "MSAsmStmt" => self.refuse(node, "inline assembly has no counterpart in Metal"),
             "VAArgExpr" => self.refuse(node, "variable arguments have no counterpart in Metal"),
             "StmtExpr" => self.refuse(node, "a statement in an expression has no counterpart in Metal"),

@@ -50,10 +50,6 @@ impl Renderer<'_> {
             out.push_str(&self.fit(from, to, text));
             count += 1;
         }
-        let mut rest = self.blanks_but_commas(cursor, close - 1);
-        let blank = rest.len() - rest.trim_end().len();
-        let tail = rest.split_off(rest.len() - blank);
-        out.push_str(&rest);
         for need in needs {
             out.push_str(if count > 0 { ", " } else { "" });
             let word = self.program.names.added(need.word());
@@ -63,7 +59,8 @@ impl Renderer<'_> {
             }
             count += 1;
         }
-        out.push_str(&tail);
+        // Comments behind the last parameter.
+        out.push_str(&self.blanks_but_commas(cursor, close - 1));
         out.push(')');
         if bindings.buffers > MAX_BUFFERS {
             self.refuse(
@@ -80,6 +77,7 @@ impl Renderer<'_> {
         let Some(body) = node.body() else { return out };
         let (Some(from), Some(_)) = (body.begin, body.end) else { return out };
         out.push_str(&self.blanks(close, from));
+        self.structure_jumps(body);
         let text = self.node(body);
         match text.strip_prefix('{') {
             Some(rest) if !prologue.is_empty() => out.push_str(&format!("{{{prologue}{rest}")),

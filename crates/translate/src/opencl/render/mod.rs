@@ -6,6 +6,7 @@
 mod declarations;
 mod expressions;
 mod functions;
+mod gotos;
 mod operators;
 mod wide;
 
@@ -28,6 +29,8 @@ pub(super) struct Renderer<'a> {
     pub errors: Vec<(usize, String)>,
     /// Declarations that have another name here.
     renamed: HashMap<u64, String>,
+    /// What is written around statements, or instead of them, because of `goto`.
+    edits: HashMap<u64, gotos::Edit>,
 }
 
 impl<'a> Renderer<'a> {
@@ -39,6 +42,7 @@ impl<'a> Renderer<'a> {
             notes: Notes::default(),
             errors: Vec::new(),
             renamed: HashMap::new(),
+            edits: HashMap::new(),
         }
     }
 
@@ -83,6 +87,10 @@ impl<'a> Renderer<'a> {
             let text = write(self, child);
             out.push_str(&text);
             at = to;
+            if self.swallows(child) {
+                let behind = self.statement_end(to);
+                at = if behind <= end { behind } else { to };
+            }
         }
         out.push_str(self.text.get(at..end).unwrap_or(""));
         out
@@ -159,6 +167,14 @@ impl<'a> Renderer<'a> {
             && plain.pointee().is_some_and(|to| to.qualifiers().space.is_some_and(|s| s != Space::Private))
         {
             found = plain;
+        }
+        // Vectors and structs have no operators for volatile objects.
+        if found.base_mut().0.is_volatile
+            && let Some(mut plain) = types::parse(plain)
+            && !matches!(Shape::of(plain.base_mut().1), Shape::Scalar(_))
+            && plain.base_mut().1 != "void"
+        {
+            found.base_mut().0.is_volatile = false;
         }
         Some(found)
     }

@@ -133,17 +133,10 @@ impl Renderer<'_> {
             return self.truth(shape, &mask);
         }
         if shape.is_wide() && matches!(node.opcode.as_str(), "-" | "~") {
-            let op = node.opcode.clone();
-            let name = shape.name();
-            let half = self.half(shape);
-            let half_text = if half.is_wide() { self.prefix(&op, half) } else { String::new() };
-            let _needed = half_text;
-            self.helpers.add(&format!("{name} prefix {op}"), &name, || {
-                format!("inline {name} operator{op}({name} a) {{ return {name}{{{op}a.lo, {op}a.hi}}; }}")
-            });
+            self.prefix(&node.opcode, shape);
             return self.splice(node);
         }
-        if shape.is_wide() {
+        if shape.is_wide() && node.opcode != "*" {
             return self.refuse(
                 node,
                 format!("`{}` on a vector of 8 or 16 components is not supported", node.opcode),
@@ -153,12 +146,18 @@ impl Renderer<'_> {
         self.splice(node)
     }
 
-    fn prefix(&mut self, op: &str, shape: Shape) -> String {
+    /// Declares a prefix operator for a wide vector.
+    fn prefix(&mut self, op: &str, shape: Shape) {
+        if !shape.is_wide() {
+            return;
+        }
+        self.wide(shape);
+        let half = self.half(shape);
+        self.prefix(op, half);
         let name = shape.name();
         self.helpers.add(&format!("{name} prefix {op}"), &name, || {
             format!("inline {name} operator{op}({name} a) {{ return {name}{{{op}a.lo, {op}a.hi}}; }}")
         });
-        name
     }
 
     pub fn conditional(&mut self, node: &Node) -> String {

@@ -1,14 +1,6 @@
 //! Every builtin function against an OpenCL driver, element by element, on edge values and random ones.
-//!
-//! The driver is PoCL, which `scripts/setup.sh opencl` installs on Debian. Without one the cases are ignored and the reason is printed; with
-//! `ELINVAR_REQUIRE_OPENCL=1`, which `make test` sets where PoCL is installed, they fail.
 
-mod support;
-
-use std::process::ExitCode;
-
-use libtest_mimic::{Arguments, Failed, Trial};
-use support::{Random, pocl};
+use crate::support::{self, Random, pocl};
 
 /// Elements of each type that an expression is computed for.
 const ELEMENTS: usize = 6144;
@@ -223,13 +215,13 @@ fn equal(case: &Case, ours: &[u8], theirs: &[u8]) -> bool {
     (a.is_nan() && b.is_nan()) || (case.ulp > 0 && line(a).abs_diff(line(b)) <= u64::from(case.ulp))
 }
 
-fn cases(all: &[&str], result: &'static str, ulp: u32) -> Vec<Case> {
+fn list(all: &[&str], result: &'static str, ulp: u32) -> Vec<Case> {
     all.iter().map(|text| Case { text: (*text).to_owned(), result, ulp }).collect()
 }
 
 /// Expressions of integers: the result has the type itself, the unsigned, or the signed type.
 fn integer_cases(ty: &'static str, lanes: usize) -> Vec<Case> {
-    let mut all = cases(
+    let mut all = list(
         &[
             "a + b",
             "a - b",
@@ -260,9 +252,9 @@ fn integer_cases(ty: &'static str, lanes: usize) -> Vec<Case> {
         ty,
         0,
     );
-    all.extend(cases(&["abs(a)", "abs_diff(a, b)"], unsigned(ty), 0));
+    all.extend(list(&["abs(a)", "abs_diff(a, b)"], unsigned(ty), 0));
     if size(ty) == 4 {
-        all.extend(cases(&["mul24(a & 0x7fffff, b & 0x7fffff)", "mad24(a & 0x7fffff, b & 0xfff, c)"], ty, 0));
+        all.extend(list(&["mul24(a & 0x7fffff, b & 0x7fffff)", "mad24(a & 0x7fffff, b & 0xfff, c)"], ty, 0));
     }
     let s = signed(ty);
     let comparisons: &[&str] = match lanes {
@@ -270,7 +262,7 @@ fn integer_cases(ty: &'static str, lanes: usize) -> Vec<Case> {
         _ if ty == s => &["a < b", "a == b", "(a != b) || (b > c)", "!a", "(a >= b) && c", "~(a <= b)"],
         _ => &["a < b", "a == b", "(a != b) || (b > c)", "!a", "(a >= b) && (b != c)", "~(a <= b)"],
     };
-    all.extend(cases(comparisons, if lanes == 1 { "int" } else { s }, 0));
+    all.extend(list(comparisons, if lanes == 1 { "int" } else { s }, 0));
     let vector = |name: &str| if lanes == 1 { name.to_owned() } else { format!("{name}{lanes}") };
     let (signed_t, unsigned_t, t) = (vector(s), vector(unsigned(ty)), vector(ty));
     for text in [
@@ -346,7 +338,7 @@ fn conversions(ty: &'static str, lanes: usize) -> Vec<Case> {
 }
 
 fn float_cases(lanes: usize) -> Vec<Case> {
-    let mut all = cases(
+    let mut all = list(
         &[
             "a + b",
             "a - b",
@@ -436,7 +428,7 @@ fn float_cases(lanes: usize) -> Vec<Case> {
     ] {
         all.push(Case { text, result: "float", ulp });
     }
-    all.extend(cases(
+    all.extend(list(
         &[
             "a < b",
             "a >= b",
@@ -512,25 +504,12 @@ const CASES: &[(&str, fn())] = &[
     ("conversions_of_floats", conversions_of_floats),
 ];
 
-fn main() -> ExitCode {
-    let absence = pocl::absence();
-    let required = std::env::var("ELINVAR_REQUIRE_OPENCL").is_ok_and(|value| value == "1");
-    if let Some(why) = &absence {
-        eprintln!(
-            "cases with an OpenCL driver are ignored: {why}; `scripts/setup.sh opencl` installs PoCL on Debian"
-        );
-    }
-    let is_ignored = absence.is_some() && !required;
-    let run = |(name, case): &(&str, fn())| {
-        let (case, absence) = (*case, absence.clone());
-        let run = move || match absence {
-            Some(why) => Err(Failed::from(why)),
-            None => {
-                case();
-                Ok(())
-            }
-        };
-        Trial::test(*name, run).with_ignored_flag(is_ignored)
+pub fn cases(driver: &Option<String>) -> Vec<crate::Case> {
+    let case = |(name, case): &(&str, fn())| crate::Case {
+        name: format!("builtins::{name}"),
+        run: Box::new(*case),
+        absence: driver.clone(),
+        required: true,
     };
-    libtest_mimic::run(&Arguments::from_args(), CASES.iter().map(run).collect()).exit_code()
+    CASES.iter().map(case).collect()
 }

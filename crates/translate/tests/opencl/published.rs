@@ -1,15 +1,11 @@
 //! Published OpenCL C that nobody here wrote: hash and cipher functions of hashcat, bit by bit against an OpenCL driver.
 //!
-//! The folder is that of Debian's package `hashcat-data`, which `cargo xtask opencl` downloads: ELINVAR_OPENCL_CORPUS names
-//! `corpora/hashcat-data/usr/share/hashcat/OpenCL`. Without it, or without a driver, the cases are ignored and the reason is printed.
-
-mod support;
+//! ELINVAR_OPENCL_CORPUS names the folder `corpora`, to which `cargo xtask opencl` downloads the packages. Without it, or without a driver, the
+//! cases are ignored and the reason is printed.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use support::{Random, pocl};
+use crate::support::{self, Random, pocl};
 
 const THREADS: usize = 64;
 
@@ -60,7 +56,7 @@ fn cipher(name: &'static str, file: &'static str, is_twofish: bool) -> Case {
     Case { name: name.to_owned(), file, lanes: 1, body }
 }
 
-fn cases() -> Vec<Case> {
+fn functions() -> Vec<Case> {
     let mut all = Vec::new();
     for lanes in [1, 2, 4, 8, 16] {
         all.push(hash("md4", "inc_hash_md4.cl", 16, lanes));
@@ -104,27 +100,25 @@ fn check(case: &Case, folder: &str) {
     assert_eq!(wrong, 0, "bytes that differ");
 }
 
-fn main() -> ExitCode {
-    let folder = std::env::var_os("ELINVAR_OPENCL_CORPUS").map(PathBuf::from);
-    let folder = folder.and_then(|folder| Some(std::fs::canonicalize(folder).ok()?.to_str()?.to_owned()));
-    let missing = "ELINVAR_OPENCL_CORPUS does not name hashcat's folder `OpenCL`: run `cargo xtask opencl`";
-    let absence = pocl::absence().or_else(|| folder.is_none().then(|| missing.to_owned()));
-    if let Some(why) = &absence {
-        eprintln!("cases with published sources are ignored: {why}");
-    }
-    let trial = |case: Case| {
+pub fn cases(driver: &Option<String>) -> Vec<crate::Case> {
+    let folder = package("hashcat-data/usr/share/hashcat/OpenCL");
+    let case = |case: Case| {
         let folder = folder.clone();
-        let run = move || {
-            let folder = folder.ok_or_else(|| Failed::from(missing))?;
-            check(&case, &folder);
-            Ok(())
-        };
-        (run, absence.is_some())
+        crate::Case {
+            name: format!("hashcat::{}", case.name),
+            absence: driver.clone().or_else(|| folder.clone().err()),
+            run: Box::new(move || check(&case, &folder.expect("the folder of the package"))),
+            required: false,
+        }
     };
-    let all = cases().into_iter().map(|case| {
-        let name = case.name.clone();
-        let (run, is_ignored) = trial(case);
-        Trial::test(name, run).with_ignored_flag(is_ignored)
-    });
-    libtest_mimic::run(&Arguments::from_args(), all.collect()).exit_code()
+    functions().into_iter().map(case).collect()
+}
+
+/// A folder of a package, or why it is not there.
+pub fn package(name: &str) -> Result<String, String> {
+    let corpora = std::env::var_os("ELINVAR_OPENCL_CORPUS").map(PathBuf::from);
+    let folder = corpora.and_then(|corpora| std::fs::canonicalize(corpora.join(name)).ok());
+    folder.and_then(|folder| Some(folder.to_str()?.to_owned())).ok_or_else(|| {
+        format!("ELINVAR_OPENCL_CORPUS does not name a folder with `{name}`: run `cargo xtask opencl`")
+    })
 }

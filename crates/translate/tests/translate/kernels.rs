@@ -1,13 +1,12 @@
 //! Whole kernels: their translations compute what is computed here.
 #![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
 
-mod support;
-
+use crate::support::{expect_portable, translated};
 use elinvar::{Device, Grid, Library, Source, Threadgroup};
-use support::translated;
 
 fn library(text: &str) -> (Device, Library) {
     let translation = translated(text);
+    expect_portable(&translation);
     let device = Device::cpu().expect("a CPU");
     let source = Source::named("test.metal", translation.msl.as_str());
     let library = device.compile(source).unwrap_or_else(|error| panic!("{error}\n{}", translation.msl));
@@ -146,4 +145,80 @@ fn faults_name_the_original_line() {
     let error =
         kernel.launch(&stream, Grid::threads(8), (&mut out, 2_i32)).unwrap().wait().unwrap_err().to_string();
     assert!(error.contains("test.cl:7"), "{error}");
+}
+
+#[test]
+fn printf_is_the_log() {
+    let text = "kernel void k(global const float4 *p, global int *out) {
+    int i = get_global_id(0);
+    if (i > 1) printf(\"%d: %v4f %s %5.2f%%\\n\", i, p[i], \"text\", p[i].y);
+    printf(\"plain\");
+    out[i] = i;
+}";
+    let (device, library) = library(text);
+    let lines = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let to = lines.clone();
+    let subscription =
+        device.on_log(move |line| to.lock().unwrap().push((line.thread, line.message.clone()))).unwrap();
+    let values: Vec<[f32; 4]> = (0..3).map(|i| [i as f32, 1.5, 2.0, -3.0]).collect();
+    let input = device.buffer_with_data(&values).unwrap();
+    let mut out = device.buffer::<i32>(3).unwrap();
+    let stream = device.stream().unwrap();
+    let kernel = library.checked_kernel("k").unwrap();
+    kernel.launch(&stream, Grid::threads(3), (&input, &mut out)).unwrap().wait().unwrap();
+    drop(subscription);
+    let mut lines: Vec<String> = lines.lock().unwrap().iter().map(|(_, message)| message.clone()).collect();
+    lines.sort();
+    assert_eq!(lines, ["2: 2.000000,1.500000,2.000000,-3.000000 text  1.50%", "plain", "plain", "plain"]);
+}
+
+#[test]
+fn opencl_is_compiled_at_run_time() {
+    let device = Device::cpu().unwrap();
+    let text = "#define TWICE(x) ((x) * SCALE)\nkernel void k(global int *p, int n) {\n    int i = get_global_id(0);\n\n    p[i * n] = TWICE(i);\n}";
+    let source = Source::opencl(text).define("SCALE", Some("3"));
+    let library = device.compile(&source).unwrap();
+    let kernel = library.checked_kernel("k").unwrap();
+    let mut out = device.buffer::<i32>(8).unwrap();
+    let stream = device.stream().unwrap();
+    kernel.launch(&stream, Grid::threads(8), (&mut out, 1_i32)).unwrap().wait().unwrap();
+    assert_eq!(out.to_vec().unwrap(), (0..8).map(|i| i * 3).collect::<Vec<_>>());
+    let fault = kernel.launch(&stream, Grid::threads(8), (&mut out, 2_i32)).unwrap().wait().unwrap_err();
+    assert!(fault.to_string().contains("kernel.cl:5"), "{fault}");
+    let place = |source: Source| match device.compile(source) {
+        Err(elinvar::Error::Compile(all)) => {
+            let first = all.first().expect("an error");
+            (first.file.clone(), first.line, first.column, first.message.clone())
+        }
+        other => panic!("{other:?}"),
+    };
+    let (file, line, column, message) = place(Source::opencl("kernel void k(global int *p) {\n  *p = q;\n}"));
+    assert_eq!((file.as_str(), line, column), ("kernel.cl", 2, 8), "{message}");
+    assert!(message.contains("undeclared identifier 'q'"), "{message}");
+    let (file, line, column, message) =
+        place(Source::opencl("kernel void k(global int *p) {\n  *p = get_work_dim();\n}"));
+    assert_eq!((file.as_str(), line, column), ("kernel.cl", 2, 8), "{message}");
+    // The same text is no MSL.
+    assert!(device.compile(Source::msl(text)).is_err());
+}
+
+#[test]
+fn contraction_is_off_where_the_source_says_so() {
+    let kernel = "kernel void k(global const float *x, global float *out) {
+    PRAGMA
+    int i = get_global_id(0);
+    out[i] = x[i] * x[i] + x[i + 1];
+}";
+    let a = 1.0 + 1.0 / 4096.0_f32;
+    for (head, body) in [("#pragma OPENCL FP_CONTRACT OFF\n", ""), ("", "\n#pragma OPENCL FP_CONTRACT OFF\n")]
+    {
+        let (device, library) = library(&format!("{head}{}", kernel.replace("PRAGMA", body)));
+        let x = device.buffer_with_data(&[a, -(a * a)]).unwrap();
+        let mut out = device.buffer_with_data(&[1.0_f32]).unwrap();
+        let stream = device.stream().unwrap();
+        let kernel = library.checked_kernel("k").unwrap();
+        kernel.launch(&stream, Grid::threads(1), (&x, &mut out)).unwrap().wait().unwrap();
+        // With a fused operation it would be the error of the product.
+        assert_eq!(out.to_vec().unwrap(), [0.0]);
+    }
 }

@@ -9,15 +9,15 @@
 
 mod ast;
 mod builtins;
-mod clang;
+pub(crate) mod clang;
 mod helpers;
-mod names;
+pub(crate) mod names;
 mod output;
 mod program;
 mod prune;
 mod render;
 pub(crate) mod report;
-mod text;
+pub(crate) mod text;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};

@@ -87,6 +87,17 @@ impl Node {
         node
     }
 
+    /// What a call calls: functions that are arguments of templates are addresses.
+    pub fn callee(&self) -> Option<&Node> {
+        let mut node = self.first()?.bare();
+        while node.kind == "UnaryOperator" && matches!(node.opcode.as_str(), "&" | "*")
+            && let Some(inner) = node.first()
+        {
+            node = inner.bare();
+        }
+        Some(node)
+    }
+
     /// All nodes below it and itself, in document order.
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Node)) {
         visit(self);

@@ -153,7 +153,7 @@ pub(super) const HELPERS: &[(&str, &str)] = &[
 
 /// Whether a call of a function that our header defines is written as an expression all the same: shuffles and votes of a whole warp.
 pub(super) fn is_inline(node: &Node) -> bool {
-    let Some(to) = node.first().map(Node::bare).and_then(|callee| callee.refers.as_ref()) else { return false };
+    let Some(to) = node.callee().and_then(|callee| callee.refers.as_ref()) else { return false };
     let args = &node.children[1..];
     let is_number = |index: usize, value: i64| {
         args.get(index).is_some_and(|arg| {

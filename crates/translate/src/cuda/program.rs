@@ -230,7 +230,7 @@ impl<'a> Program<'a> {
 
     /// The function of the source that a call goes to, and whether it has an object.
     pub fn callee(&self, node: &Node) -> Option<(&'a Node, bool)> {
-        let callee = node.first()?.bare();
+        let callee = node.callee()?;
         let id = callee.refers.as_ref()?.id;
         let found = self.names.definition(id)?;
         if self.is_header(found) && super::builtins::is_inline(node) {

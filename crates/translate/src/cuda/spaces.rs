@@ -388,6 +388,19 @@ impl<'a> Walk<'_, 'a> {
     }
 
     fn cast(&mut self, node: &'a Node) -> Place {
+        // The values of a conditional may be in different memory.
+        let mut choice = node.first();
+        while let Some(inner) = choice.filter(|inner| inner.kind == "ParenExpr") {
+            choice = inner.first();
+        }
+        if let ("LValueToRValue", Some(choice)) = (node.cast.as_str(), choice)
+            && let ("ConditionalOperator", [condition, one, other]) = (choice.kind.as_str(), &choice.children[..])
+        {
+            self.expression(condition);
+            let (one, other) = (self.expression(one), self.expression(other));
+            self.spaces.unify_all(&one.levels, &other.levels, node.begin.unwrap_or(0));
+            return Place { space: None, levels: one.levels };
+        }
         let inner = self.children(node).pop().unwrap_or_default();
         let ty = Ty::parse(&node.ty_text()).resolve(self.names);
         match node.cast.as_str() {
@@ -475,7 +488,7 @@ impl<'a> Walk<'_, 'a> {
         let mut rest = places[1.min(places.len())..].to_vec();
         if has_object {
             let object = if node.kind == "CXXMemberCallExpr" {
-                let callee = node.first().map(Node::bare);
+                let callee = node.callee();
                 let is_arrow = callee.is_some_and(|member| member.is_arrow);
                 let base = callee.and_then(Node::first).and_then(|base| self.spaces.expressions.get(&key(base)).cloned());
                 base.and_then(|place| if is_arrow { place.levels.first().copied() } else { place.space })

@@ -12,7 +12,7 @@ impl Renderer<'_, '_> {
         if let Some(index) = self.program.instances[self.instance].calls.get(&key(node)).copied() {
             return self.own_call(node, index);
         }
-        let Some(callee) = node.first().map(Node::bare) else { return String::new() };
+        let Some(callee) = node.callee() else { return String::new() };
         let Some(to) = callee.refers.clone() else {
             return self.refuse(node, "a call through a pointer is not supported");
         };
@@ -50,7 +50,7 @@ impl Renderer<'_, '_> {
         let mut args: Vec<&Node> = node.children.iter().skip(1).collect();
         let mut texts = Vec::new();
         if node.kind == "CXXMemberCallExpr" {
-            let callee = node.first().map(Node::bare);
+            let callee = node.callee();
             if let (Some(member), true) = (callee, has_object)
                 && let Some(base) = member.first()
             {

@@ -39,7 +39,12 @@ impl Renderer<'_, '_> {
             "CompoundAssignOperator" => self.compound_assignment(node),
             "ConditionalOperator" => {
                 let [condition, one, other] = &node.children[..] else { return String::new() };
-                let (condition, one, other) = (self.condition(condition), self.expr(one), self.expr(other));
+                let scalar = self.scalar(node).filter(|_| node.category == "lvalue" && self.space(one) != self.space(other));
+                let (condition, mut one, mut other) = (self.condition(condition), self.expr(one), self.expr(other));
+                if let Some(scalar) = scalar {
+                    one = format!("{}({one})", scalar.word());
+                    other = format!("{}({other})", scalar.word());
+                }
                 format!("{condition} ? {one} : {other}")
             }
             "CallExpr" | "CXXMemberCallExpr" | "CXXOperatorCallExpr" => self.call(node),

@@ -67,6 +67,8 @@ const FILES: &[(&str, &str)] = &[
     header("elinvar_half.h", include_str!("headers/elinvar_half.h")),
     header("elinvar_type_traits.h", include_str!("headers/type_traits.h")),
     header("cooperative_groups.h", GROUPS),
+    header("cooperative_groups/reduce.h", GROUPS),
+    header("cooperative_groups/scan.h", GROUPS),
     header("assert.h", EMPTY),
     header("cassert", EMPTY),
     header("cfloat", EMPTY),

@@ -81,7 +81,9 @@ impl<'a> Clang<'a> {
             let folder = scratch.path().join(folder);
             std::fs::create_dir(&folder).map_err(io)?;
             for (name, text) in headers {
-                std::fs::write(folder.join(name), text).map_err(io)?;
+                let file = folder.join(name);
+                std::fs::create_dir_all(file.parent().unwrap_or(&folder)).map_err(io)?;
+                std::fs::write(file, text).map_err(io)?;
             }
             language.preprocess.extend(["-isystem".into(), folder.display().to_string()]);
         }

@@ -76,6 +76,9 @@ impl Translate {
         if let Some(out) = &self.out {
             output::replace_with(out, &translation.msl)?;
         }
+        if let (Some(file), Some(text)) = (&self.host_stub, &translation.host) {
+            output::replace_with(file, text)?;
+        }
         if self.json {
             print_json(&report_json(&translation))?;
         } else {

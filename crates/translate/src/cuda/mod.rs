@@ -278,10 +278,7 @@ fn assemble(
     }
     let msl = Lines::write(text, program, options.lines, &helpers, &renderer.includes, &order);
     let name = |index: &usize| program.instances[*index].name.clone();
-    let mut differences = renderer.notes.differences.clone();
-    if let Some(stub) = stub {
-        differences.insert(format!("host stub:\n{stub}"));
-    }
+    let differences = renderer.notes.differences.clone();
     Translation {
         msl,
         kernels: good
@@ -297,14 +294,32 @@ fn assemble(
         functions: renderer.notes.functions.clone(),
         renamed: renderer.notes.renamed.clone(),
         differences,
+        host: stub,
     }
 }
 
 fn diagnostic(source: &Source, text: &Text, at: usize, message: &str) -> Diagnostic {
     let place = text.location(at);
-    let mut error = Diagnostic::error(&place.file, place.line, place.column, message);
     let file = source.files.iter().find(|file| file.name == place.file);
-    let text = file.map(|file| file.text.clone()).or_else(|| std::fs::read_to_string(&place.file).ok());
-    error.source_line = text.and_then(|text| text.lines().nth((place.line as usize).checked_sub(1)?).map(str::to_owned));
+    let original = file.map(|file| file.text.clone()).or_else(|| std::fs::read_to_string(&place.file).ok());
+    let line = original.and_then(|text| text.lines().nth((place.line as usize).checked_sub(1)?).map(str::to_owned));
+    let column = line.as_deref().map_or(place.column, |line| column(text, at, place.column, line));
+    let mut error = Diagnostic::error(&place.file, place.line, column, message);
+    error.source_line = line;
     error
+}
+
+/// The column of an offset in the original line, whose macros are expanded in the text: that of the same word.
+fn column(text: &Text, at: usize, column: u32, original: &str) -> u32 {
+    let start = at.saturating_sub(column as usize - 1);
+    let rest = text.text.get(start..).unwrap_or("");
+    let expanded = rest.split('\n').next().unwrap_or("");
+    let places = |line: &str, word: &str| -> Vec<usize> {
+        let tokens = crate::opencl::text::tokens(line, 0).filter(|(_, token)| *token == word);
+        tokens.map(|(place, _)| place).collect()
+    };
+    let Some((_, word)) = crate::opencl::text::tokens(expanded, 0).find(|(place, _)| start + place == at) else { return 1 };
+    let index = places(expanded, word).iter().position(|place| start + place == at).unwrap_or(0);
+    let found = places(original, word).get(index).copied().unwrap_or(0);
+    u32::try_from(found).unwrap_or(0) + 1
 }

@@ -12,6 +12,10 @@ impl Renderer<'_, '_> {
         if let Some(index) = self.program.instances[self.instance].calls.get(&key(node)).copied() {
             return self.own_call(node, index);
         }
+        if self.program.callee(node).is_some() {
+            // Recursion, which has its error.
+            return "0".into();
+        }
         let Some(callee) = node.callee() else { return String::new() };
         let Some(to) = callee.refers.clone() else {
             return self.refuse(node, "a call through a pointer is not supported");

@@ -1,7 +1,7 @@
 //! `cargo xtask cuda`: translates published CUDA C++ and compiles the results.
 //!
 //! The corpus is files of packages of crates.io and PyPI, downloaded, never committed; nothing of the packages runs. Each translation is
-//! checked by the front end, and IR is generated for every kernel. One that does not compile, or has a warning about address spaces, is a
+//! checked by the front end, and IR is generated for its first kernel, with `--all` for every kernel. One that does not compile, or has a warning about address spaces, is a
 //! failure; kernels that are refused are counted by reason.
 
 use std::collections::BTreeMap;
@@ -56,10 +56,11 @@ struct Outcome {
 
 /// Surveys the files with a part of a name.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
-    let part = match words {
+    let all = words.contains(&"--all");
+    let part = match words.iter().filter(|word| **word != "--all").collect::<Vec<_>>()[..] {
         [] => "",
         [part] if !part.starts_with("--") => part,
-        _ => bail!("usage: cargo xtask cuda [PART]"),
+        _ => bail!("usage: cargo xtask cuda [PART] [--all]"),
     };
     let toolchain = Toolchain::find()?;
     let mut failures = 0;
@@ -74,7 +75,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         files.sort();
         let mut sum = Outcome::default();
         for file in &files {
-            let outcome = survey(&toolchain, package, &folder, file);
+            let outcome = survey(&toolchain, package, &folder, file, all);
             if let Some(failure) = &outcome.failure {
                 failures += 1;
                 println!("{}: {failure}", file.strip_prefix(&folder).unwrap_or(file).display());
@@ -92,9 +93,9 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     if failures > 0 { bail!("{failures} files failed") } else { Ok(()) }
 }
 
-fn survey(toolchain: &Toolchain, package: &Package, folder: &Path, file: &Path) -> Outcome {
+fn survey(toolchain: &Toolchain, package: &Package, folder: &Path, file: &Path, all: bool) -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.failure = attempt(toolchain, package, folder, file, &mut outcome).err();
+    outcome.failure = attempt(toolchain, package, folder, file, all, &mut outcome).err();
     outcome
 }
 
@@ -103,6 +104,7 @@ fn attempt(
     package: &Package,
     folder: &Path,
     file: &Path,
+    all: bool,
     outcome: &mut Outcome,
 ) -> Result<(), String> {
     let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
@@ -127,6 +129,9 @@ fn attempt(
         if !program.kernels().iter().any(|known| known.name == kernel.name) {
             return Err(format!("kernel `{}` is missing in the translation", kernel.name));
         }
+    }
+    // Code of one kernel of each file, or of all.
+    for kernel in translation.kernels.iter().take(if all { usize::MAX } else { 1 }) {
         program.ir(&kernel.name).map_err(|error| format!("kernel `{}`: {error}", kernel.name))?;
     }
     outcome.kernels = translation.kernels.len();

@@ -23,7 +23,7 @@ const USAGE: &str = "\
 usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked | --cost [--all | --kernels=PART]]
        [--sample=N] [--device=cpu|cuda] [--pack=BUNDLE]
        | coverage [SELECTION...] | mutants [summary] [CRATE...] [--shard K/N] [--seed N] [--again] [--own-tests-only]
-       | numerics [FUNCTION...] [--json] [--samples N] | cuda [PART] | opencl [PART] [--every=N] [--lanes=N]
+       | numerics [FUNCTION...] [--json] [--samples N] | cuda [PART] [--all] | opencl [PART] [--every=N] [--lanes=N]
   apple    build the Metal driver's tests for Apple's systems, on Linux; run what can be run
   book     build the book from docs/ into target/book
   tidy     check the rules of the house
@@ -32,7 +32,7 @@ usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--j
            and compilation time of a sample of kernels, of --all, or of those with PART in their name, and holds the budget for them
   coverage lines that the tests run, by crate; SELECTION as for `cargo nextest run`
   mutants  whether the tests notice faults put into the code, on a sample; goes on where it was stopped
-  cuda     translate published CUDA C++ of the packages, files with PART in their name, and compile the results
+  cuda     translate published CUDA C++ of the packages, files with PART in their name, and compile the results, with --all every kernel
   numerics measure the float functions on the CPU and write docs/numerics.md
   opencl   translate published OpenCL C and compile the results: every Nth file (16) with PART in its name, with vectors of N (1) components";
 

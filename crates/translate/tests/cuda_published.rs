@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cuda_cases::{Case, Kind};
+use elinvar::driver::ElementType;
 use elinvar::{Arg, Device, Grid, Source, Threadgroup};
 use elinvar_msl::Toolchain;
 use elinvar_translate::CudaOptions;
@@ -49,11 +50,15 @@ fn translated(case: &Case, corpus: &Path, device: &Device) -> Result<Vec<Vec<u8>
     let kernel = library.kernel(case.kernel).map_err(|error| error.to_string())?;
     let mut buffers = Vec::new();
     let mut args: Vec<Arg> = Vec::new();
-    for arg in &case.args {
+    for (arg, declared) in case.args.iter().zip(&kernel.signature().args) {
         match arg {
             Value::Memory(bytes) => {
                 let mut buffer = device.buffer_with_data(bytes).map_err(|error| error.to_string())?;
-                args.push(Arg::from(&mut buffer));
+                let memory = Arg::from(&mut buffer);
+                args.push(match declared.element {
+                    ElementType::Scalar(scalar) => memory.of(scalar),
+                    _ => memory,
+                });
                 buffers.push(buffer);
             }
             Value::Number(bytes) => args.push(Arg::bytes(bytes)),

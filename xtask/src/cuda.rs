@@ -37,7 +37,11 @@ const PACKAGES: &[Package] = &[
         url: "https://static.crates.io/crates/cudarc/cudarc-0.17.3.crate",
         include: &[],
     },
-    Package { name: "cust-0.3.2", url: "https://static.crates.io/crates/cust/cust-0.3.2.crate", include: &[] },
+    Package {
+        name: "cust-0.3.2",
+        url: "https://static.crates.io/crates/cust/cust-0.3.2.crate",
+        include: &[],
+    },
     Package {
         name: "rustacuda-0.1.3",
         url: "https://static.crates.io/crates/rustacuda/rustacuda-0.1.3.crate",
@@ -160,7 +164,11 @@ fn fetch(corpora: &Path, package: &Package) -> Result<PathBuf> {
     std::fs::create_dir_all(corpora)?;
     let partial = tempfile::Builder::new().prefix("elinvar-").tempdir_in(corpora)?;
     let script = format!("curl -sSfL --retry 2 {} | tar xz", package.url);
-    let status = Command::new("sh").args(["-ec", &script]).current_dir(partial.path()).status().context("running sh")?;
+    let status = Command::new("sh")
+        .args(["-ec", &script])
+        .current_dir(partial.path())
+        .status()
+        .context("running sh")?;
     if !status.success() || !partial.path().join(package.name).is_dir() {
         bail!("`{script}` failed");
     }

@@ -35,7 +35,8 @@ impl Program {
 
     fn run(&self, name: &str, groups: (u32, u32, u32), group: u32, args: impl Args) {
         let stream = self.device.stream().expect("a stream");
-        let grid = Grid::groups((groups.0 as usize, groups.1 as usize, groups.2 as usize)).group(group as usize);
+        let grid =
+            Grid::groups((groups.0 as usize, groups.1 as usize, groups.2 as usize)).group(group as usize);
         // SAFETY: the tests' kernels stay within their arguments.
         let done = unsafe { self.kernel(name).launch(&stream, grid, args) };
         done.and_then(|done| done.wait()).unwrap_or_else(|error| panic!("{error}\n{}", self.msl));
@@ -109,7 +110,8 @@ extern \"C\" __global__ void sums(const float *in, float *out, int *count) {
 }";
     let program = program(text);
     let input = numbers(3 * 128);
-    let (data, mut out, mut count) = (program.buffer(&input), program.buffer(&[0f32; 6]), program.buffer(&[0i32; 9]));
+    let (data, mut out, mut count) =
+        (program.buffer(&input), program.buffer(&[0f32; 6]), program.buffer(&[0i32; 9]));
     program.run("sums", (3, 1, 1), 128, (&data, &mut out, &mut count, Threadgroup::bytes(512)));
     let (out, count) = (out.to_vec().unwrap(), count.to_vec().unwrap());
     for (block, values) in input.chunks(128).enumerate() {
@@ -166,11 +168,7 @@ __global__ void warps(const int *in, int *out) {
             ballot as i32,
             i32::from(values.contains(&7)) + 2,
             -1,
-            if lane < 8 {
-                ((ballot & 255) as i32 + 8 + 22 + 5).wrapping_add(i32::MIN)
-            } else {
-                0
-            },
+            if lane < 8 { ((ballot & 255) as i32 + 8 + 22 + 5).wrapping_add(i32::MIN) } else { 0 },
             (0..32).filter(|k| at(*k) % 3 == at(lane) % 3).fold(0u32, |mask, k| mask | 1 << k) as i32,
             *values.iter().max().unwrap(),
             at(1),
@@ -277,7 +275,8 @@ extern \"C\" __global__ void __launch_bounds__(64) mixed(const float4 *in, float
     let halves: Vec<f16> = (0..64).map(|i| f16::from_f32(i as f32 * 0.3)).collect();
     let bfloats: Vec<bf16> = (0..64).map(|i| bf16::from_f32(i as f32 * 0.3)).collect();
     let (mut h, mut b) = (program.buffer(&halves), program.buffer(&bfloats));
-    let pair = elinvar::Arg::bytes([0.25f32.to_le_bytes(), 7i32.to_le_bytes(), (-3i32).to_le_bytes()].concat());
+    let pair =
+        elinvar::Arg::bytes([0.25f32.to_le_bytes(), 7i32.to_le_bytes(), (-3i32).to_le_bytes()].concat());
     program.run("mixed", (1, 1, 1), 64, (&data, &mut out, &mut three, pair, &mut h, &mut b));
     let (out, three) = (out.to_vec().unwrap(), three.to_vec().unwrap());
     let (h, b) = (h.to_vec().unwrap(), b.to_vec().unwrap());
@@ -403,7 +402,8 @@ __global__ void steps(int *data, int *sums, int rounds) {
     let stream = program.device.stream().unwrap();
     let grid = Grid::groups((4, 1, 1)).group(32);
     // SAFETY: each thread reads and writes elements of its arguments.
-    let done = unsafe { program.kernel("steps").launch_cooperative(&stream, grid, (&mut data, &mut sums, 3i32)) };
+    let done =
+        unsafe { program.kernel("steps").launch_cooperative(&stream, grid, (&mut data, &mut sums, 3i32)) };
     done.unwrap().wait().unwrap();
     for _ in 0..3 {
         model = (0..128).map(|i| model[i] + model[(i + 1) % 128]).collect();
@@ -421,7 +421,8 @@ __global__ void f(const float *in, float *out, float *more) {
 }";
     let program = program(text);
     let input: Vec<f32> = (1..65).map(|i| i as f32 * 0.013).collect();
-    let (data, mut out, mut more) = (program.buffer(&input), program.buffer(&[0f32; 64]), program.buffer(&[0f32; 64]));
+    let (data, mut out, mut more) =
+        (program.buffer(&input), program.buffer(&[0f32; 64]), program.buffer(&[0f32; 64]));
     let refused = translate_errors("__global__ void f(float *p) { *p = 0.1 * *p + 1.0; }");
     assert!(refused[0].contains("`double`"), "{refused:?}");
     program.run("f", (1, 1, 1), 64, (&data, &mut out, &mut more));

@@ -20,24 +20,54 @@ fn refused(text: &str) -> String {
 #[test]
 fn what_metal_does_not_have_is_refused_with_its_place() {
     for (text, expected) in [
-        ("__device__ int f(int n) {\n  return n < 2 ? n : f(n - 1); }\n__global__ void k(int *p) { *p = f(*p); }", "k.cu:2:22: recursion: `f`"),
-        ("__device__ int g(int n);\n__device__ int f(int n) { return n ? g(n) : 0; }\n__device__ int g(int n) { return f(n - 1); }\n__global__ void k(int *p) { *p = f(*p); }", "k.cu:3:34: recursion: `f`"),
+        (
+            "__device__ int f(int n) {\n  return n < 2 ? n : f(n - 1); }\n__global__ void k(int *p) { *p = f(*p); }",
+            "k.cu:2:22: recursion: `f`",
+        ),
+        (
+            "__device__ int g(int n);\n__device__ int f(int n) { return n ? g(n) : 0; }\n__device__ int g(int n) { return f(n - 1); }\n__global__ void k(int *p) { *p = f(*p); }",
+            "k.cu:3:34: recursion: `f`",
+        ),
         ("__global__ void k(int *p) {\n  goto end;\nend: *p = 1; }", "k.cu:2:3: Metal has no `goto`"),
         ("__global__ void k(int *p) {\n  asm volatile(\"nop;\"); }", "k.cu:2:3: inline PTX"),
         ("__global__ void k(double *p) { *p = 1; }", "k.cu:1:19: `double`"),
         ("__global__ void k(float *p) {\n  *p = *p * 0.1 + 1.0; }", "k.cu:2:8: arithmetic in `double`"),
-        ("struct B { __device__ virtual int f() { return 1; } };\n__global__ void k(int *p) { B b; *p = b.f(); }", "k.cu:1:1: `B` has virtual functions"),
-        ("__global__ void k(cudaTextureObject_t t, float *p) {\n  *p = tex2D<float>(t, 0.f, 0.f); }", "k.cu:1:19: textures"),
-        ("__global__ void k(int *p) {\n  int *q = new int[3]; *p = q[0]; }", "k.cu:2:12: Metal has no memory allocation"),
-        ("__global__ void k(int *p, int c) { __shared__ int s[4];\n  int *q = c ? p : s; *q = 1; }", "k.cu:2:12: a pointer into device memory and one into threadgroup memory"),
-        ("__global__ void k(unsigned long long *p) {\n  atomicAdd(p, 1ull); }", "k.cu:2:3: `atomicAdd` of 64 bits"),
+        (
+            "struct B { __device__ virtual int f() { return 1; } };\n__global__ void k(int *p) { B b; *p = b.f(); }",
+            "k.cu:1:1: `B` has virtual functions",
+        ),
+        (
+            "__global__ void k(cudaTextureObject_t t, float *p) {\n  *p = tex2D<float>(t, 0.f, 0.f); }",
+            "k.cu:1:19: textures",
+        ),
+        (
+            "__global__ void k(int *p) {\n  int *q = new int[3]; *p = q[0]; }",
+            "k.cu:2:12: Metal has no memory allocation",
+        ),
+        (
+            "__global__ void k(int *p, int c) { __shared__ int s[4];\n  int *q = c ? p : s; *q = 1; }",
+            "k.cu:2:12: a pointer into device memory and one into threadgroup memory",
+        ),
+        (
+            "__global__ void k(unsigned long long *p) {\n  atomicAdd(p, 1ull); }",
+            "k.cu:2:3: `atomicAdd` of 64 bits",
+        ),
         ("__global__ void k(long long *p) {\n  *p = clock64(); }", "k.cu:2:8: `clock64`: Metal has no clock"),
-        ("__device__ int f(int);\n__global__ void k(int *p) {\n  *p = f(1); }", "k.cu:3:8: `f` has no definition"),
-        ("__device__ int f(int x) { return x; }\n__global__ void k(int *p) {\n  int (*g)(int) = f; *p = g(1); }", "k.cu:3:"),
+        (
+            "__device__ int f(int);\n__global__ void k(int *p) {\n  *p = f(1); }",
+            "k.cu:3:8: `f` has no definition",
+        ),
+        (
+            "__device__ int f(int x) { return x; }\n__global__ void k(int *p) {\n  int (*g)(int) = f; *p = g(1); }",
+            "k.cu:3:",
+        ),
         ("__global__ void k(int *p) {\n  static int s; *p = s++; }", "k.cu:2:"),
         ("__global__ void k(float *p) {\n  *p = __fadd_rz(*p, 1.f); }", "k.cu:2:8: `__fadd_rz`"),
         ("__global__ void k(float *p) {\n  *p = lgammaf(*p); }", "k.cu:2:8: `lgammaf`"),
-        ("__global__ void k(int *p) {\n  int i = 0; atomicAdd(&i, 1); *p = i; }", "k.cu:2:14: `atomicAdd` of thread memory"),
+        (
+            "__global__ void k(int *p) {\n  int i = 0; atomicAdd(&i, 1); *p = i; }",
+            "k.cu:2:14: `atomicAdd` of thread memory",
+        ),
         ("__global__ void k(int *p) {\n  __trap(); }", "k.cu:2:3: `__trap`"),
     ] {
         let error = refused(text);
@@ -62,9 +92,15 @@ fn invalid_sources_have_clangs_errors() {
     for (text, expected) in [
         ("__global__ void k(int *p) {\n  *p = x; }", "k.cu:2:8: error: use of undeclared identifier 'x'"),
         ("__global__ void k(int *p) {\n  *p = 1", "k.cu:2:"),
-        ("__global__ void c(int *p) { *p = 1; }\n__global__ void k(int *p) {\n  c<<<1, 1>>>(p); }", "k.cu:3:3: error: reference to __global__ function 'c'"),
+        (
+            "__global__ void c(int *p) { *p = 1; }\n__global__ void k(int *p) {\n  c<<<1, 1>>>(p); }",
+            "k.cu:3:3: error: reference to __global__ function 'c'",
+        ),
         ("#include <thrust/sort.h>\n", "k.cu:1:10: error: 'thrust/sort.h' file not found"),
-        ("template <class T> __global__ void k(T *p) { p->f(); }\ntemplate __global__ void k<int>(int *);", "k.cu:1:"),
+        (
+            "template <class T> __global__ void k(T *p) { p->f(); }\ntemplate __global__ void k<int>(int *);",
+            "k.cu:1:",
+        ),
     ] {
         let error = translate(text).expect_err(text).to_string();
         assert!(error.contains(expected), "{text}\n{error}");

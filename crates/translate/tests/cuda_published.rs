@@ -6,10 +6,10 @@
 //! floats where no tolerance is given, must be equal bit by bit; a tolerance is in units in the last place.
 #![allow(unsafe_code)] // launches
 
-#[path = "support/nvrtc.rs"]
-mod nvrtc;
 #[path = "support/cuda_cases/mod.rs"]
 mod cuda_cases;
+#[path = "support/nvrtc.rs"]
+mod nvrtc;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,7 +38,8 @@ fn translated(case: &Case, corpus: &Path, device: &Device) -> Result<Vec<Vec<u8>
     }
     let toolchain = Toolchain::find().map_err(|error| error.to_string())?;
     let options = CudaOptions { kernels: vec![case.kernel.to_owned()], ..CudaOptions::default() };
-    let translation = elinvar_translate::cuda(&toolchain, &source, &options).map_err(|error| error.to_string())?;
+    let translation =
+        elinvar_translate::cuda(&toolchain, &source, &options).map_err(|error| error.to_string())?;
     if let Some(error) = translation.errors.first() {
         return Err(error.to_string());
     }
@@ -88,7 +89,10 @@ fn compare(case: &Case, found: &[Vec<u8>], expected: &[u8]) -> Result<(), String
         let distance = case.kind.distance(a, b);
         if distance > u64::from(case.ulp) {
             let (a, b) = (case.kind.show(a), case.kind.show(b));
-            return Err(format!("element {index} is {a} instead of {b}: {distance} ulp, allowed are {}", case.ulp));
+            return Err(format!(
+                "element {index} is {a} instead of {b}: {distance} ulp, allowed are {}",
+                case.ulp
+            ));
         }
     }
     Ok(())
@@ -96,7 +100,11 @@ fn compare(case: &Case, found: &[Vec<u8>], expected: &[u8]) -> Result<(), String
 
 fn reference(case: &Case, corpus: &Path, device: &Device) -> Result<(), Failed> {
     let found = translated(case, corpus, device)?;
-    let initial = case.args.iter().filter_map(|arg| if let Value::Memory(bytes) = arg { Some(bytes) } else { None }).nth(case.result);
+    let initial = case
+        .args
+        .iter()
+        .filter_map(|arg| if let Value::Memory(bytes) = arg { Some(bytes) } else { None })
+        .nth(case.result);
     if initial.is_some_and(|bytes| *bytes == case.expected) {
         return Err("the case expects what is there before".into());
     }
@@ -105,7 +113,14 @@ fn reference(case: &Case, corpus: &Path, device: &Device) -> Result<(), Failed> 
 
 fn original(case: &Case, corpus: &Path, device: &Device) -> Result<(), Failed> {
     let file = corpus.join(case.file);
-    let theirs = nvrtc::run(&file, &includes(corpus, &file), case.kernel, [case.groups, case.group], case.shared, &case.args)?;
+    let theirs = nvrtc::run(
+        &file,
+        &includes(corpus, &file),
+        case.kernel,
+        [case.groups, case.group],
+        case.shared,
+        &case.args,
+    )?;
     let ours = translated(case, corpus, device)?;
     // Both have errors of their own.
     let both = Case { ulp: 2 * case.ulp, ..case.clone() };
@@ -115,7 +130,8 @@ fn original(case: &Case, corpus: &Path, device: &Device) -> Result<(), Failed> {
 fn main() -> ExitCode {
     let corpus = std::env::var_os("ELINVAR_CUDA_CORPUS").map(PathBuf::from);
     let corpus = corpus.and_then(|folder| std::fs::canonicalize(folder).ok());
-    let missing = "ELINVAR_CUDA_CORPUS does not name the folder `corpora/cuda`: run `cargo xtask cuda`".to_owned();
+    let missing =
+        "ELINVAR_CUDA_CORPUS does not name the folder `corpora/cuda`: run `cargo xtask cuda`".to_owned();
     let absence = corpus.is_none().then_some(missing);
     let without = absence.clone().or_else(nvrtc::absence);
     for why in [&absence, &without].into_iter().flatten().collect::<std::collections::BTreeSet<_>>() {
@@ -129,10 +145,16 @@ fn main() -> ExitCode {
             let kind = format!("{:?}", device.kind()).to_lowercase();
             let (one, folder, at) = (case.clone(), corpus.clone(), device.clone());
             let run = move || reference(&one, &folder, &at);
-            trials.push(Trial::test(format!("{}::reference::{kind}", case.name()), run).with_ignored_flag(absence.is_some()));
+            trials.push(
+                Trial::test(format!("{}::reference::{kind}", case.name()), run)
+                    .with_ignored_flag(absence.is_some()),
+            );
             let (one, folder, at) = (case.clone(), corpus.clone(), device.clone());
             let run = move || original(&one, &folder, &at);
-            trials.push(Trial::test(format!("{}::nvrtc::{kind}", case.name()), run).with_ignored_flag(without.is_some()));
+            trials.push(
+                Trial::test(format!("{}::nvrtc::{kind}", case.name()), run)
+                    .with_ignored_flag(without.is_some()),
+            );
         }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -141,7 +163,9 @@ fn main() -> ExitCode {
 impl Kind {
     /// Units in the last place between two elements; 0 for two NaNs.
     fn distance(self, a: &[u8], b: &[u8]) -> u64 {
-        let order = |bits: i64, width: u32| if bits >> (width - 1) & 1 == 1 { (1 << (width - 1)) - bits } else { bits };
+        let order = |bits: i64, width: u32| {
+            if bits >> (width - 1) & 1 == 1 { (1 << (width - 1)) - bits } else { bits }
+        };
         match self {
             Self::Exact(_) => u64::from(a != b) * u64::from(u32::MAX) * 2,
             Self::F32 => {

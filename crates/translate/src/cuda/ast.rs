@@ -90,7 +90,8 @@ impl Node {
     /// What a call calls: functions that are arguments of templates are addresses.
     pub fn callee(&self) -> Option<&Node> {
         let mut node = self.first()?.bare();
-        while node.kind == "UnaryOperator" && matches!(node.opcode.as_str(), "&" | "*")
+        while node.kind == "UnaryOperator"
+            && matches!(node.opcode.as_str(), "&" | "*")
             && let Some(inner) = node.first()
         {
             node = inner.bare();
@@ -130,7 +131,10 @@ impl Node {
 
 /// Whether a node of this kind is an expression.
 pub(super) fn is_expression(kind: &str) -> bool {
-    kind.ends_with("Expr") || kind.ends_with("Literal") || kind.ends_with("Operator") || kind == "ExprWithCleanups"
+    kind.ends_with("Expr")
+        || kind.ends_with("Literal")
+        || kind.ends_with("Operator")
+        || kind == "ExprWithCleanups"
 }
 
 #[derive(Deserialize, Default)]

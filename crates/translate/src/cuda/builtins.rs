@@ -8,9 +8,18 @@ use super::types::{Scalar, Space, Ty};
 const TEMPLATES: &[(&str, &str)] = &[
     ("__syncthreads", "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)"),
     ("__syncwarp", "simdgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)"),
-    ("__threadfence", "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device)"),
-    ("__threadfence_system", "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device)"),
-    ("__threadfence_block", "atomic_thread_fence(mem_flags::mem_device | mem_flags::mem_threadgroup, memory_order_seq_cst, thread_scope_threadgroup)"),
+    (
+        "__threadfence",
+        "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device)",
+    ),
+    (
+        "__threadfence_system",
+        "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device)",
+    ),
+    (
+        "__threadfence_block",
+        "atomic_thread_fence(mem_flags::mem_device | mem_flags::mem_threadgroup, memory_order_seq_cst, thread_scope_threadgroup)",
+    ),
     ("__activemask", "uint(simd_vote::vote_t(simd_active_threads_mask()))"),
     ("__elinvar_ballot", "uint(simd_vote::vote_t(simd_ballot({0})))"),
     ("__elinvar_any", "int(simd_any({0}))"),
@@ -121,12 +130,28 @@ const TEMPLATES: &[(&str, &str)] = &[
 
 /// Functions of `float` that are those of `precise::`.
 const PRECISE: &[&str] = &[
-    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "exp2",
-    "exp10", "log", "log2", "log10", "sqrt", "rsqrt", "pow", "sinpi", "cospi", "tanpi", "fmod",
+    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "exp", "exp2", "exp10", "log", "log2", "log10", "sqrt", "rsqrt", "pow", "sinpi", "cospi", "tanpi",
+    "fmod",
 ];
 
 /// Functions of `float` with the same name.
-const SAME: &[&str] = &["fabs", "floor", "ceil", "trunc", "round", "rint", "fmax", "fmin", "fma", "copysign", "fdim", "ldexp", "ilogb", "nextafter"];
+const SAME: &[&str] = &[
+    "fabs",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "rint",
+    "fmax",
+    "fmin",
+    "fma",
+    "copysign",
+    "fdim",
+    "ldexp",
+    "ilogb",
+    "nextafter",
+];
 
 /// Functions of `float` that MSL lacks, which are written above.
 const WRITTEN: &[(&str, &str)] = &[
@@ -186,11 +211,15 @@ fn is_full(mask: Option<&Node>) -> bool {
 
 /// The text of a call.
 pub(super) fn call(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&Node]) -> String {
-    if let Some(text) = atomic(to, node, name, args).or_else(|| shuffle(to, name, args)).or_else(|| memory(to, node, name, args)) {
+    if let Some(text) = atomic(to, node, name, args)
+        .or_else(|| shuffle(to, name, args))
+        .or_else(|| memory(to, node, name, args))
+    {
         return text;
     }
     // Arithmetic in `double` was refused, or is that of `float`.
-    let is_double = to.scalar_of(node) == Some(Scalar::Double) || args.iter().any(|arg| to.scalar_of(arg) == Some(Scalar::Double));
+    let is_double = to.scalar_of(node) == Some(Scalar::Double)
+        || args.iter().any(|arg| to.scalar_of(arg) == Some(Scalar::Double));
     if is_double && !to.loose {
         return to.no(node, &format!("`{name}` of `double`, which does not exist in Metal"));
     }
@@ -207,20 +236,24 @@ pub(super) fn call(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&
             let mark = format!("{{{index}}}");
             let is_alone = text.contains(&format!("({mark}")) && !text.starts_with('(');
             let is_alone = is_alone || text.contains(&format!(", {mark}"));
-            text = text.replace(&mark, &if is_alone { argument.clone() } else { Renderer::enclosed(argument) });
+            text =
+                text.replace(&mark, &if is_alone { argument.clone() } else { Renderer::enclosed(argument) });
         }
         if text.contains("elinvar::") {
             to.includes.insert("elinvar/grid");
         }
         if name.starts_with("__threadfence") {
-            to.notes.difference("`__threadfence` is a fence of Metal 3.2; that of the system is one of the device");
+            to.notes.difference(
+                "`__threadfence` is a fence of Metal 3.2; that of the system is one of the device",
+            );
         }
         to.notes.function(name, template);
         return text;
     }
     let base = name.strip_suffix('f').filter(|base| known_math(base)).unwrap_or(name);
     if PRECISE.contains(&base) {
-        let is_half = to.scalar_of(node).is_some_and(|scalar| matches!(scalar, Scalar::Half | Scalar::BFloat));
+        let is_half =
+            to.scalar_of(node).is_some_and(|scalar| matches!(scalar, Scalar::Half | Scalar::BFloat));
         if !is_half {
             to.notes.function(name, &format!("precise::{base}"));
             return format!("precise::{base}({})", texts.join(", "));
@@ -240,7 +273,8 @@ pub(super) fn call(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&
     }
     let why = match name {
         "__elinvar_ptx" => "inline PTX has no counterpart in Metal".to_owned(),
-        "tex1Dfetch" | "tex1D" | "tex2D" | "tex3D" | "tex2DLayered" | "surf2Dread" | "surf2Dwrite" | "surf3Dread" | "surf3Dwrite" => {
+        "tex1Dfetch" | "tex1D" | "tex2D" | "tex3D" | "tex2DLayered" | "surf2Dread" | "surf2Dwrite"
+        | "surf3Dread" | "surf3Dwrite" => {
             format!("`{name}`: textures and surfaces are not supported")
         }
         "clock" | "clock64" | "globaltimer" => format!("`{name}`: Metal has no clock in kernels"),
@@ -252,7 +286,10 @@ pub(super) fn call(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&
 }
 
 fn known_math(base: &str) -> bool {
-    PRECISE.contains(&base) || SAME.contains(&base) || WRITTEN.iter().any(|(known, _)| *known == base) || base == "nearbyint"
+    PRECISE.contains(&base)
+        || SAME.contains(&base)
+        || WRITTEN.iter().any(|(known, _)| *known == base)
+        || base == "nearbyint"
 }
 
 /// A shuffle of a whole warp, and what our header makes of the others.
@@ -266,7 +303,9 @@ fn shuffle(to: &mut Renderer<'_, '_>, name: &str, args: &[&Node]) -> Option<Stri
         "__shfl_xor" => ("simd_shuffle_xor", 0, 1),
         "__shfl_up" => ("simd_shuffle_up", 0, 1),
         "__shfl_down" => ("simd_shuffle_down", 0, 1),
-        "__ballot_sync" => return Some(format!("uint(simd_vote::vote_t(simd_ballot({})))", to.truth(args[1]))),
+        "__ballot_sync" => {
+            return Some(format!("uint(simd_vote::vote_t(simd_ballot({})))", to.truth(args[1])));
+        }
         "__any_sync" => return Some(format!("int(simd_any({}))", to.truth(args[1]))),
         "__all_sync" => return Some(format!("int(simd_all({}))", to.truth(args[1]))),
         _ => return None,
@@ -278,13 +317,17 @@ fn shuffle(to: &mut Renderer<'_, '_>, name: &str, args: &[&Node]) -> Option<Stri
     // Lanes count modulo the warp.
     let index = match lane.bare().kind.as_str() {
         "IntegerLiteral" => index,
-        _ if function == "simd_shuffle" && name != "__elinvar_shuffle" => format!("ushort({} & 31)", Renderer::enclosed(&index)),
+        _ if function == "simd_shuffle" && name != "__elinvar_shuffle" => {
+            format!("ushort({} & 31)", Renderer::enclosed(&index))
+        }
         _ => format!("ushort({index})"),
     };
     to.notes.function(name, function);
     Some(match scalar {
         Some(Scalar::BFloat) => format!("as_type<bfloat>({function}(as_type<ushort>({text}), {index}))"),
-        Some(of @ (Scalar::Long | Scalar::ULong)) => format!("as_type<{}>({function}(as_type<uint2>({text}), {index}))", of.word()),
+        Some(of @ (Scalar::Long | Scalar::ULong)) => {
+            format!("as_type<{}>({function}(as_type<uint2>({text}), {index}))", of.word())
+        }
         Some(Scalar::Bool) => format!("bool({function}(uint({text}), {index}))"),
         _ => format!("{function}({text}, {index})"),
     })
@@ -318,7 +361,11 @@ fn memory(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&Node]) ->
                 return Some(to.no(node, &format!("`{name}` with a result that is not in a variable")));
             }
             let (x, result) = (to.argument(x), to.argument(result));
-            Some(format!("{}({x}, *{})", name.trim_end_matches('f').replace("mod", "modf").replace("ff", "f"), Renderer::enclosed(&result)))
+            Some(format!(
+                "{}({x}, *{})",
+                name.trim_end_matches('f').replace("mod", "modf").replace("ff", "f"),
+                Renderer::enclosed(&result)
+            ))
         }
         "printf" => Some(print(to, node, args)),
         "memcpy" | "memset" => Some(to.no(node, &format!("`{name}` has no counterpart in Metal"))),
@@ -334,7 +381,10 @@ fn print(to: &mut Renderer<'_, '_>, node: &Node, args: &[&Node]) -> String {
     for arg in &args[1..] {
         // `float` is passed as `double`.
         let mut value = *arg;
-        while value.kind == "ImplicitCastExpr" && to.scalar_of(value) == Some(Scalar::Double) && value.cast == "FloatingCast" {
+        while value.kind == "ImplicitCastExpr"
+            && to.scalar_of(value) == Some(Scalar::Double)
+            && value.cast == "FloatingCast"
+        {
             value = value.first().unwrap_or(value);
         }
         if value.bare().kind == "StringLiteral" || to.scalar_of(value).is_none() {
@@ -385,11 +435,18 @@ fn atomic(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&Node]) ->
             format!("atomic_exchange_explicit({}, {value}, memory_order_relaxed)", address(ty))
         }
         "Exch" if scalar == Scalar::Float => {
-            format!("as_type<float>(atomic_exchange_explicit({}, as_type<uint>({value}), memory_order_relaxed))", address("atomic_uint"))
+            format!(
+                "as_type<float>(atomic_exchange_explicit({}, as_type<uint>({value}), memory_order_relaxed))",
+                address("atomic_uint")
+            )
         }
         "CAS" if is_word => {
             to.need("atomic_cas");
-            format!("atomic_cas({}, {value}, {})", address(if scalar == Scalar::Int { "int" } else { "uint" }), texts.get(2)?)
+            format!(
+                "atomic_cas({}, {value}, {})",
+                address(if scalar == Scalar::Int { "int" } else { "uint" }),
+                texts.get(2)?
+            )
         }
         "CAS" if matches!(scalar, Scalar::UShort) => {
             to.need("atomic_cas_16");
@@ -398,7 +455,10 @@ fn atomic(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&Node]) ->
         "Add" | "Sub" if scalar == Scalar::Float => {
             let value = if operation == "Sub" { format!("-{}", Renderer::enclosed(&value)) } else { value };
             match space {
-                Space::Device => format!("atomic_fetch_add_explicit({}, {value}, memory_order_relaxed)", address("atomic_float")),
+                Space::Device => format!(
+                    "atomic_fetch_add_explicit({}, {value}, memory_order_relaxed)",
+                    address("atomic_float")
+                ),
                 _ => {
                     to.need("atomic_add_float");
                     format!("atomic_add_float({}, {value})", address("float"))

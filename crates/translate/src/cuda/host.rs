@@ -8,22 +8,43 @@ use crate::opencl::text::Text;
 
 /// A function for each launch in the source.
 pub(super) fn stub(names: &Names<'_>, program: &Program<'_>, kernels: &[usize], text: &Text) -> String {
-    let mut out = String::from("//! Launches of the kernels, written by `elinvar translate --from cuda --host-stub`.\n\nuse elinvar::{Arg, Buffer, Completion, Grid, Library, Result, Stream, Threadgroup};\n");
+    let mut out = String::from(
+        "//! Launches of the kernels, written by `elinvar translate --from cuda --host-stub`.\n\nuse elinvar::{Arg, Buffer, Completion, Grid, Library, Result, Stream, Threadgroup};\n",
+    );
     let mut launches = Vec::new();
-    for function in names.functions.iter().filter(|node| !program.is_header(node) && !node.has("CUDAGlobalAttr")) {
+    for function in
+        names.functions.iter().filter(|node| !program.is_header(node) && !node.has("CUDAGlobalAttr"))
+    {
         function.walk(&mut |node| {
-            if node.kind == "CUDAKernelCallExpr" && !launches.iter().any(|known: &&Node| known.begin == node.begin) {
+            if node.kind == "CUDAKernelCallExpr"
+                && !launches.iter().any(|known: &&Node| known.begin == node.begin)
+            {
                 launches.push(node);
             }
         });
     }
     launches.sort_by_key(|node| node.begin);
     for (number, node) in launches.into_iter().enumerate() {
-        let Some(id) = node.callee().and_then(|callee| callee.refers.as_ref()).map(|to| to.id) else { continue };
+        let Some(id) = node.callee().and_then(|callee| callee.refers.as_ref()).map(|to| to.id) else {
+            continue;
+        };
         let Some(kernel) = names.definition(id) else { continue };
-        let Some(instance) = kernels.iter().map(|index| &program.instances[*index]).find(|one| one.node.id == kernel.id) else { continue };
+        let Some(instance) =
+            kernels.iter().map(|index| &program.instances[*index]).find(|one| one.node.id == kernel.id)
+        else {
+            continue;
+        };
         out.push('\n');
-        out.push_str(&launch(names, program, text, node, instance.node, &instance.name, &instance.needs.iter().copied().collect::<Vec<_>>(), number));
+        out.push_str(&launch(
+            names,
+            program,
+            text,
+            node,
+            instance.node,
+            &instance.name,
+            &instance.needs.iter().copied().collect::<Vec<_>>(),
+            number,
+        ));
     }
     out
 }
@@ -41,7 +62,13 @@ fn launch(
 ) -> String {
     let at = node.begin.unwrap_or(0);
     let place = text.location(at);
-    let source = node.end.and_then(|end| text.text.get(at..end)).unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ");
+    let source = node
+        .end
+        .and_then(|end| text.text.get(at..end))
+        .unwrap_or("")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     let config = node.children.get(1).filter(|child| child.kind == "CallExpr");
     let config: Vec<&Node> = config.map_or(Vec::new(), |call| call.children.iter().skip(1).collect());
     let mut params = vec!["library: &Library".to_owned(), "stream: &Stream".into()];
@@ -62,7 +89,11 @@ fn launch(
         args.push(argument(&ty, &word));
     }
     if needs.contains(&Need::Dynamic) {
-        let bytes = config.get(2).map(|node| node.bare()).filter(|node| node.kind == "IntegerLiteral").map(|node| node.value.clone());
+        let bytes = config
+            .get(2)
+            .map(|node| node.bare())
+            .filter(|node| node.kind == "IntegerLiteral")
+            .map(|node| node.value.clone());
         let bytes = bytes.unwrap_or_else(|| {
             params.push("shared_bytes: usize".into());
             "shared_bytes".into()
@@ -101,7 +132,10 @@ fn launch(
 /// The numbers of a `dim3`, if they are in the source.
 fn dimensions(node: &Node) -> Option<[u64; 3]> {
     let mut node = node.bare();
-    while matches!(node.kind.as_str(), "CXXConstructExpr" | "CXXTemporaryObjectExpr" | "CXXFunctionalCastExpr") {
+    while matches!(
+        node.kind.as_str(),
+        "CXXConstructExpr" | "CXXTemporaryObjectExpr" | "CXXFunctionalCastExpr"
+    ) {
         let numbers: Vec<&Node> = node.children.iter().map(Node::bare).collect();
         if numbers.iter().all(|number| number.kind == "IntegerLiteral") {
             let mut size = [1; 3];
@@ -163,5 +197,28 @@ fn argument(ty: &Ty, name: &str) -> String {
 }
 
 fn is_rust_keyword(name: &str) -> bool {
-    matches!(name, "in" | "type" | "fn" | "let" | "loop" | "match" | "mod" | "move" | "mut" | "ref" | "self" | "use" | "where" | "impl" | "dyn" | "pub" | "as" | "box" | "stream" | "library" | "group" | "groups")
+    matches!(
+        name,
+        "in" | "type"
+            | "fn"
+            | "let"
+            | "loop"
+            | "match"
+            | "mod"
+            | "move"
+            | "mut"
+            | "ref"
+            | "self"
+            | "use"
+            | "where"
+            | "impl"
+            | "dyn"
+            | "pub"
+            | "as"
+            | "box"
+            | "stream"
+            | "library"
+            | "group"
+            | "groups"
+    )
 }

@@ -157,10 +157,16 @@ pub fn translate(toolchain: &Toolchain, source: &Source, options: &CudaOptions) 
     })
 }
 
-fn write(source: &Source, text: &Text, tree: &[u8], path: &str, options: &CudaOptions) -> Result<Translation> {
+fn write(
+    source: &Source,
+    text: &Text,
+    tree: &[u8],
+    path: &str,
+    options: &CudaOptions,
+) -> Result<Translation> {
     let name = source.files.first().map(|file| file.name.clone()).unwrap_or_default();
-    let unit = ast::parse(tree)
-        .map_err(|message| Error::Compile(vec![Diagnostic::error(name, 0, 0, message)]))?;
+    let unit =
+        ast::parse(tree).map_err(|message| Error::Compile(vec![Diagnostic::error(name, 0, 0, message)]))?;
     let names = Names::new(&unit, path, &text.text);
     let mut program = Program::new(&names, text);
     let mut kernels = Vec::new();
@@ -221,7 +227,8 @@ fn assemble(
         }
         seen
     };
-    let closures: BTreeMap<usize, BTreeSet<usize>> = kernels.iter().map(|kernel| (*kernel, reach(*kernel))).collect();
+    let closures: BTreeMap<usize, BTreeSet<usize>> =
+        kernels.iter().map(|kernel| (*kernel, reach(*kernel))).collect();
     let mut broken: BTreeSet<usize> = BTreeSet::new();
     let mut places: BTreeSet<(usize, String)> = BTreeSet::new();
     let mut records: BTreeMap<u64, Vec<render::Row>> = BTreeMap::new();
@@ -229,7 +236,8 @@ fn assemble(
     let mut order: Vec<Part> = Vec::new();
     let mut helpers: Vec<&'static str> = Vec::new();
     for (kernel, closure) in &closures {
-        let mut found: Vec<(usize, String)> = closure.iter().filter_map(|index| errors.get(index)).flatten().cloned().collect();
+        let mut found: Vec<(usize, String)> =
+            closure.iter().filter_map(|index| errors.get(index)).flatten().cloned().collect();
         for index in closure {
             let (its_records, its_globals, _) = &used[index];
             for id in its_records {
@@ -302,7 +310,8 @@ fn diagnostic(source: &Source, text: &Text, at: usize, message: &str) -> Diagnos
     let place = text.location(at);
     let file = source.files.iter().find(|file| file.name == place.file);
     let original = file.map(|file| file.text.clone()).or_else(|| std::fs::read_to_string(&place.file).ok());
-    let line = original.and_then(|text| text.lines().nth((place.line as usize).checked_sub(1)?).map(str::to_owned));
+    let line =
+        original.and_then(|text| text.lines().nth((place.line as usize).checked_sub(1)?).map(str::to_owned));
     let column = line.as_deref().map_or(place.column, |line| column(text, at, place.column, line));
     let mut error = Diagnostic::error(&place.file, place.line, column, message);
     error.source_line = line;
@@ -318,7 +327,10 @@ fn column(text: &Text, at: usize, column: u32, original: &str) -> u32 {
         let tokens = crate::opencl::text::tokens(line, 0).filter(|(_, token)| *token == word);
         tokens.map(|(place, _)| place).collect()
     };
-    let Some((_, word)) = crate::opencl::text::tokens(expanded, 0).find(|(place, _)| start + place == at) else { return 1 };
+    let Some((_, word)) = crate::opencl::text::tokens(expanded, 0).find(|(place, _)| start + place == at)
+    else {
+        return 1;
+    };
     let index = places(expanded, word).iter().position(|place| start + place == at).unwrap_or(0);
     let found = places(original, word).get(index).copied().unwrap_or(0);
     u32::try_from(found).unwrap_or(0) + 1

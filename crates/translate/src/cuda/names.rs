@@ -59,7 +59,27 @@ impl<'a> Names<'a> {
 
     /// The name in MSL of a variable in a function, a parameter or a field.
     pub fn local(&self, name: &str) -> String {
-        let is_called = matches!(name, "min" | "max" | "abs" | "clz" | "ctz" | "popcount" | "rint" | "floor" | "ceil" | "fabs" | "fmin" | "fmax" | "uint" | "ulong" | "half" | "uchar" | "ushort" | "bfloat");
+        let is_called = matches!(
+            name,
+            "min"
+                | "max"
+                | "abs"
+                | "clz"
+                | "ctz"
+                | "popcount"
+                | "rint"
+                | "floor"
+                | "ceil"
+                | "fabs"
+                | "fmin"
+                | "fmax"
+                | "uint"
+                | "ulong"
+                | "half"
+                | "uchar"
+                | "ushort"
+                | "bfloat"
+        );
         let is_keyword = self.words.as_ref().is_some_and(|words| words.of_local(name) != name);
         if is_called || is_keyword { format!("{name}_") } else { name.to_owned() }
     }
@@ -124,7 +144,9 @@ impl<'a> Names<'a> {
                 self.body(node, prefix);
             }
             "VarTemplateDecl" => {
-                for child in node.children.iter().filter(|child| child.kind == "VarTemplateSpecializationDecl") {
+                for child in
+                    node.children.iter().filter(|child| child.kind == "VarTemplateSpecializationDecl")
+                {
                     self.insert(child);
                     self.globals.insert(child.id, prefix.to_owned());
                 }
@@ -179,7 +201,11 @@ impl<'a> Names<'a> {
                     }
                     child.children.iter().skip(1).for_each(|inner| self.body(inner, prefix));
                 }
-                "CXXRecordDecl" | "ClassTemplateSpecializationDecl" | "TypedefDecl" | "TypeAliasDecl" | "EnumDecl" => {
+                "CXXRecordDecl"
+                | "ClassTemplateSpecializationDecl"
+                | "TypedefDecl"
+                | "TypeAliasDecl"
+                | "EnumDecl" => {
                     self.declaration(child, "", None);
                 }
                 "VarDecl" => {
@@ -215,11 +241,14 @@ impl<'a> Names<'a> {
     }
 
     fn add_record(&mut self, node: &'a Node, name: String, msl: String) {
-        let is_known = self.records.get(&node.id).is_some_and(|known| known.node.children.len() >= node.children.len());
+        let is_known =
+            self.records.get(&node.id).is_some_and(|known| known.node.children.len() >= node.children.len());
         if is_known {
             return;
         }
-        let has_definition = node.children.iter().any(|child| !child.is_implicit) || !node.bases.is_empty() || node.previous == 0;
+        let has_definition = node.children.iter().any(|child| !child.is_implicit)
+            || !node.bases.is_empty()
+            || node.previous == 0;
         let msl = match self.records.remove(&node.id) {
             Some(known) => known.msl,
             None => self.unique(msl),
@@ -370,7 +399,11 @@ impl<'a> Names<'a> {
             return number.to_owned();
         }
         let ty = Ty::parse(text).resolve(self);
-        let record = ty.name().filter(|_| text != self.path).and_then(|name| self.record_of(name)).and_then(|id| self.records.get(&id));
+        let record = ty
+            .name()
+            .filter(|_| text != self.path)
+            .and_then(|name| self.record_of(name))
+            .and_then(|id| self.records.get(&id));
         match record {
             Some(record) if !record.name.starts_with('(') => self.key(&record.name),
             _ => canonical(&ty),
@@ -386,7 +419,11 @@ fn canonical(ty: &Ty) -> String {
                 Some(scalar) => scalar.word(),
                 None => name.as_str(),
             };
-            format!("{}{}{name}", if *is_const { "const " } else { "" }, if *is_volatile { "volatile " } else { "" })
+            format!(
+                "{}{}{name}",
+                if *is_const { "const " } else { "" },
+                if *is_volatile { "volatile " } else { "" }
+            )
         }
         Ty::Pointer(to) => format!("{}*", canonical(to)),
         Ty::Reference(to) => format!("{}&", canonical(to)),
@@ -396,7 +433,10 @@ fn canonical(ty: &Ty) -> String {
 }
 
 pub(super) fn is_function(kind: &str) -> bool {
-    matches!(kind, "FunctionDecl" | "CXXMethodDecl" | "CXXConstructorDecl" | "CXXConversionDecl" | "CXXDestructorDecl")
+    matches!(
+        kind,
+        "FunctionDecl" | "CXXMethodDecl" | "CXXConstructorDecl" | "CXXConversionDecl" | "CXXDestructorDecl"
+    )
 }
 
 /// The template arguments of a specialization.
@@ -429,7 +469,14 @@ pub(super) fn word(text: &str) -> String {
         rest = &rest[at + 2..];
     }
     short.push_str(rest);
-    for c in short.replace("unsigned ", "u").replace("__nv_bfloat16", "bfloat").replace("__bf16", "bfloat").replace("_Float16", "half").replace("__half", "half").chars() {
+    for c in short
+        .replace("unsigned ", "u")
+        .replace("__nv_bfloat16", "bfloat")
+        .replace("__bf16", "bfloat")
+        .replace("_Float16", "half")
+        .replace("__half", "half")
+        .chars()
+    {
         match c {
             c if c.is_ascii_alphanumeric() || c == '_' => out.push(c),
             '*' => out.push('p'),

@@ -34,8 +34,8 @@ impl<'a> Lines<'a> {
         let mut out = String::from("#include <metal_stdlib>\n");
         includes.iter().for_each(|name| out.push_str(&format!("#include <{name}>\n")));
         out.push_str("using namespace metal;\n");
-        // CUDA's default is IEEE 754's arithmetic; Metal's is fast math.
-        out.push_str("#pragma METAL fp math_mode(safe)\n");
+        // CUDA's default is IEEE 754's arithmetic; Metal's is fast math. Contraction would make results depend on the compiler.
+        out.push_str("#pragma METAL fp math_mode(safe)\n#pragma METAL fp contract(off)\n");
         for (name, helper) in HELPERS {
             if helpers.contains(name) {
                 out.push_str(&format!("\n{}\n", helper.trim_end()));
@@ -54,7 +54,10 @@ impl<'a> Lines<'a> {
     }
 
     fn row(&mut self, program: &Program<'_>, row: &Row) {
-        let origin = row.offset.filter(|offset| !program.is_header_at(*offset)).and_then(|offset| self.text.origin(self.text.line_of(offset)));
+        let origin = row
+            .offset
+            .filter(|offset| !program.is_header_at(*offset))
+            .and_then(|offset| self.text.origin(self.text.line_of(offset)));
         let is_header = row.offset.is_some_and(|offset| program.is_header_at(offset));
         if is_header && self.directives && self.expected.is_some() {
             self.out.push_str("#line 1 \"CUDA's headers\"\n");

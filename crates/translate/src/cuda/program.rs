@@ -165,7 +165,8 @@ impl<'a> Program<'a> {
     /// Whether a variable outside functions is an argument of the kernel: one that the host or the kernel may set.
     pub fn is_argument(&self, node: &Node) -> bool {
         let is_const = node.is_constexpr || node.ty.starts_with("const ");
-        (node.has("CUDADeviceAttr") && !is_const) || (node.has("CUDAConstantAttr") && !(is_const && node.initializer().is_some()))
+        (node.has("CUDADeviceAttr") && !is_const)
+            || (node.has("CUDAConstantAttr") && !(is_const && node.initializer().is_some()))
     }
 
     pub fn is_constant_parameter(&self, id: u64) -> bool {
@@ -174,7 +175,9 @@ impl<'a> Program<'a> {
 
     /// The fields of a type, with those of its bases before them.
     pub fn fields_of(&self, name: &str) -> Vec<&'a Node> {
-        let Some(record) = self.names.record_of(name).and_then(|id| self.names.records.get(&id)) else { return Vec::new() };
+        let Some(record) = self.names.record_of(name).and_then(|id| self.names.records.get(&id)) else {
+            return Vec::new();
+        };
         if record.name.starts_with("(lambda") || super::types::vector(&record.name).is_some() {
             return Vec::new();
         }
@@ -217,9 +220,15 @@ impl<'a> Program<'a> {
         let mut found = Vec::new();
         for child in &record.children {
             match child.kind.as_str() {
-                "CXXConstructorDecl" if (!child.is_implicit || child.has("CXXCtorInitializer")) && !child.is_deleted => found.push(child),
+                "CXXConstructorDecl"
+                    if (!child.is_implicit || child.has("CXXCtorInitializer")) && !child.is_deleted =>
+                {
+                    found.push(child)
+                }
                 "FunctionTemplateDecl" => {
-                    found.extend(child.children.iter().filter(|inner| inner.kind == "CXXConstructorDecl").skip(1));
+                    found.extend(
+                        child.children.iter().filter(|inner| inner.kind == "CXXConstructorDecl").skip(1),
+                    );
                 }
                 _ => {}
             }
@@ -244,7 +253,8 @@ impl<'a> Program<'a> {
 
     /// The translation of a kernel.
     pub fn kernel(&mut self, node: &'a Node) -> usize {
-        self.constant.extend(node.params().filter(|param| is_read_only(node, param.id)).map(|param| param.id));
+        self.constant
+            .extend(node.params().filter(|param| is_read_only(node, param.id)).map(|param| param.id));
         self.instance(Key { function: node.id, spaces: Vec::new() }, true)
     }
 
@@ -263,7 +273,10 @@ impl<'a> Program<'a> {
         for called in &spaces.calls {
             if self.open.contains(&called.function) {
                 let name = &self.names.nodes[&called.function].name;
-                errors.push((called.at, format!("recursion: `{name}` calls itself, which Metal does not allow")));
+                errors.push((
+                    called.at,
+                    format!("recursion: `{name}` calls itself, which Metal does not allow"),
+                ));
                 continue;
             }
             let key = Key {
@@ -287,7 +300,9 @@ impl<'a> Program<'a> {
         let owner = self.names.members.get(&node.id).and_then(|record| self.names.records.get(record));
         node.storage == "static"
             || owner.is_some_and(|record| {
-                record.node.children.iter().any(|child| child.mangled == node.mangled && child.storage == "static" && !node.mangled.is_empty())
+                record.node.children.iter().any(|child| {
+                    child.mangled == node.mangled && child.storage == "static" && !node.mangled.is_empty()
+                })
             })
     }
 
@@ -323,7 +338,11 @@ impl<'a> Program<'a> {
     }
 
     /// What a call with these spaces makes known: of its arguments, and of its result.
-    fn effects(&mut self, function: u64, known: Vec<Option<Space>>) -> (Vec<Option<Space>>, Vec<Option<Space>>) {
+    fn effects(
+        &mut self,
+        function: u64,
+        known: Vec<Option<Space>>,
+    ) -> (Vec<Option<Space>>, Vec<Option<Space>>) {
         let node = self.names.nodes[&function];
         let record = self.names.members.get(&node.id).copied().filter(|_| !self.is_static(node));
         self.open.push(function);
@@ -374,9 +393,14 @@ impl<'a> Program<'a> {
             name = format!("{}_{name}", record.msl);
         }
         if let Some(arguments) = self.names.arguments.get(&node.id) {
-            let arguments: Vec<String> = arguments.iter().map(|argument| {
-                if argument.starts_with("(lambda") { "closure".to_owned() } else { word(argument) }
-            }).collect();
+            let arguments: Vec<String> = arguments
+                .iter()
+                .map(
+                    |argument| {
+                        if argument.starts_with("(lambda") { "closure".to_owned() } else { word(argument) }
+                    },
+                )
+                .collect();
             name = format!("{name}_{}", arguments.join("_"));
         }
         let name = self.names.allowed(&name);
@@ -391,8 +415,16 @@ impl<'a> Program<'a> {
             if inner.kind == "VarDecl" && inner.has("CUDASharedAttr") {
                 needs.insert(if inner.storage == "extern" { Need::Dynamic } else { Need::Shared(inner.id) });
             }
-            let Some(to) = inner.refers.as_ref().filter(|_| matches!(inner.kind.as_str(), "DeclRefExpr" | "MemberExpr")) else { return };
-            let Some(declared) = self.names.nodes.get(&to.id).copied().filter(|declared| declared.kind == "VarDecl") else { return };
+            let Some(to) =
+                inner.refers.as_ref().filter(|_| matches!(inner.kind.as_str(), "DeclRefExpr" | "MemberExpr"))
+            else {
+                return;
+            };
+            let Some(declared) =
+                self.names.nodes.get(&to.id).copied().filter(|declared| declared.kind == "VarDecl")
+            else {
+                return;
+            };
             if let Some(index) = position(&declared.name).filter(|_| self.is_header(declared)) {
                 needs.insert(Need::Position(index));
             } else if declared.has("CUDASharedAttr") && declared.storage == "extern" {
@@ -437,7 +469,11 @@ impl<'a> Program<'a> {
         let prefix = self.names.globals.get(&node.id).map_or("", String::as_str);
         let name = self.names.allowed(&word(&format!("{prefix}{}", node.name)));
         // Static variables of functions have the names of several.
-        if self.names.globals.contains_key(&node.id) { name } else { format!("{name}_{}", node.begin.unwrap_or(0)) }
+        if self.names.globals.contains_key(&node.id) {
+            name
+        } else {
+            format!("{name}_{}", node.begin.unwrap_or(0))
+        }
     }
 }
 
@@ -473,7 +509,9 @@ fn is_read_only(function: &Node, id: u64) -> bool {
                 "MemberExpr" if node.is_arrow => return None,
                 "MemberExpr" | "ParenExpr" => node = node.first()?,
                 "ArraySubscriptExpr" => node = node.first()?,
-                "ImplicitCastExpr" if matches!(node.cast.as_str(), "NoOp" | "ArrayToPointerDecay") => node = node.first()?,
+                "ImplicitCastExpr" if matches!(node.cast.as_str(), "NoOp" | "ArrayToPointerDecay") => {
+                    node = node.first()?
+                }
                 _ => return None,
             }
         }

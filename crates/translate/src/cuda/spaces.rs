@@ -228,7 +228,17 @@ impl<'a> Walk<'_, 'a> {
     }
 
     fn children(&mut self, node: &'a Node) -> Vec<Place> {
-        node.children.iter().map(|child| if is_expression(&child.kind) { self.expression(child) } else { self.statement(child); Place::default() }).collect()
+        node.children
+            .iter()
+            .map(|child| {
+                if is_expression(&child.kind) {
+                    self.expression(child)
+                } else {
+                    self.statement(child);
+                    Place::default()
+                }
+            })
+            .collect()
     }
 
     fn place(&mut self, node: &'a Node) -> Place {
@@ -236,13 +246,22 @@ impl<'a> Walk<'_, 'a> {
         match node.kind.as_str() {
             "DeclRefExpr" => self.reference(node),
             "CXXThisExpr" => Place { space: None, levels: vec![self.spaces.this] },
-            "ParenExpr" | "ExprWithCleanups" | "ConstantExpr" | "SubstNonTypeTemplateParmExpr" | "CXXBindTemporaryExpr"
-            | "CXXDefaultArgExpr" | "CXXDefaultInitExpr" => self.children(node).pop().unwrap_or_default(),
+            "ParenExpr"
+            | "ExprWithCleanups"
+            | "ConstantExpr"
+            | "SubstNonTypeTemplateParmExpr"
+            | "CXXBindTemporaryExpr"
+            | "CXXDefaultArgExpr"
+            | "CXXDefaultInitExpr" => self.children(node).pop().unwrap_or_default(),
             "MaterializeTemporaryExpr" => {
                 let inner = self.children(node).pop().unwrap_or_default();
                 Place { space: Some(self.spaces.fresh(Some(Space::Thread))), levels: inner.levels }
             }
-            "ImplicitCastExpr" | "CStyleCastExpr" | "CXXStaticCastExpr" | "CXXReinterpretCastExpr" | "CXXConstCastExpr"
+            "ImplicitCastExpr"
+            | "CStyleCastExpr"
+            | "CXXStaticCastExpr"
+            | "CXXReinterpretCastExpr"
+            | "CXXConstCastExpr"
             | "CXXFunctionalCastExpr" => self.cast(node),
             "UnaryOperator" => {
                 let mut inner = self.children(node).pop().unwrap_or_default();
@@ -273,7 +292,9 @@ impl<'a> Walk<'_, 'a> {
                 let mut places = self.children(node);
                 let (right, left) = (places.pop().unwrap_or_default(), places.pop().unwrap_or_default());
                 match node.opcode.as_str() {
-                    "=" | "==" | "!=" | "<" | ">" | "<=" | ">=" | "-" if !left.levels.is_empty() && !right.levels.is_empty() => {
+                    "=" | "==" | "!=" | "<" | ">" | "<=" | ">=" | "-"
+                        if !left.levels.is_empty() && !right.levels.is_empty() =>
+                    {
                         self.spaces.unify_all(&left.levels, &right.levels, at);
                         if matches!(node.opcode.as_str(), "=") { left } else { Place::default() }
                     }
@@ -286,7 +307,9 @@ impl<'a> Walk<'_, 'a> {
                 let mut places = self.children(node);
                 let (other, one) = (places.pop().unwrap_or_default(), places.pop().unwrap_or_default());
                 self.spaces.unify_all(&one.levels, &other.levels, at);
-                if node.category == "lvalue" && let (Some(a), Some(b)) = (one.space, other.space) {
+                if node.category == "lvalue"
+                    && let (Some(a), Some(b)) = (one.space, other.space)
+                {
                     self.spaces.unify(a, b, at);
                 }
                 Place { space: one.space.filter(|_| node.category == "lvalue"), levels: one.levels }
@@ -299,7 +322,8 @@ impl<'a> Walk<'_, 'a> {
                 let fields: Vec<&'a Node> = closure.map_or(Vec::new(), |record| {
                     record.children.iter().filter(|child| child.kind == "FieldDecl").collect()
                 });
-                let values: Vec<&'a Node> = node.children.iter().skip(1).filter(|child| is_expression(&child.kind)).collect();
+                let values: Vec<&'a Node> =
+                    node.children.iter().skip(1).filter(|child| is_expression(&child.kind)).collect();
                 for (field, value) in fields.iter().zip(values) {
                     self.bind_field(field, value);
                 }
@@ -374,7 +398,9 @@ impl<'a> Walk<'_, 'a> {
         let base = self.children(node).pop().unwrap_or_default();
         let space = if node.is_arrow { base.levels.first().copied() } else { base.space };
         let Some(id) = node.refers.as_ref().map(|to| to.id) else { return Place::default() };
-        let Some(field) = self.names.nodes.get(&id).copied() else { return Place { space, levels: Vec::new() } };
+        let Some(field) = self.names.nodes.get(&id).copied() else {
+            return Place { space, levels: Vec::new() };
+        };
         let ty = self.ty(field);
         let levels = self.field(id, &ty);
         if field.kind == "VarDecl" {
@@ -394,7 +420,8 @@ impl<'a> Walk<'_, 'a> {
             choice = inner.first();
         }
         if let ("LValueToRValue", Some(choice)) = (node.cast.as_str(), choice)
-            && let ("ConditionalOperator", [condition, one, other]) = (choice.kind.as_str(), &choice.children[..])
+            && let ("ConditionalOperator", [condition, one, other]) =
+                (choice.kind.as_str(), &choice.children[..])
         {
             self.expression(condition);
             let (one, other) = (self.expression(one), self.expression(other));
@@ -416,7 +443,10 @@ impl<'a> Walk<'_, 'a> {
             }
             "ConstructorConversion" | "UserDefinedConversion" => inner,
             "IntegralToPointer" | "NullToPointer" => Place { space: None, levels: self.fresh_levels(&ty) },
-            _ => Place { space: inner.space.filter(|_| node.category == "lvalue"), levels: self.sized(inner.levels, &ty) },
+            _ => Place {
+                space: inner.space.filter(|_| node.category == "lvalue"),
+                levels: self.sized(inner.levels, &ty),
+            },
         }
     }
 
@@ -490,7 +520,9 @@ impl<'a> Walk<'_, 'a> {
             let object = if node.kind == "CXXMemberCallExpr" {
                 let callee = node.callee();
                 let is_arrow = callee.is_some_and(|member| member.is_arrow);
-                let base = callee.and_then(Node::first).and_then(|base| self.spaces.expressions.get(&key(base)).cloned());
+                let base = callee
+                    .and_then(Node::first)
+                    .and_then(|base| self.spaces.expressions.get(&key(base)).cloned());
                 base.and_then(|place| if is_arrow { place.levels.first().copied() } else { place.space })
             } else {
                 args.remove(0);
@@ -538,7 +570,12 @@ impl<'a> Walk<'_, 'a> {
     }
 
     /// Makes the result of a call, and what it found out about its arguments, known here. Returns whether anything is new.
-    pub fn learn(spaces: &mut Spaces, call: usize, given: &[Option<Space>], result: &[Option<Space>]) -> bool {
+    pub fn learn(
+        spaces: &mut Spaces,
+        call: usize,
+        given: &[Option<Space>],
+        result: &[Option<Space>],
+    ) -> bool {
         let mut changed = false;
         let (slots, results, at) = {
             let called = &spaces.calls[call];

@@ -26,7 +26,11 @@ impl Space {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ty {
     /// Qualifiers, and the name as clang writes it.
-    Named { is_const: bool, is_volatile: bool, name: String },
+    Named {
+        is_const: bool,
+        is_volatile: bool,
+        name: String,
+    },
     Pointer(Box<Ty>),
     Reference(Box<Ty>),
     Array(Box<Ty>, String),
@@ -125,7 +129,10 @@ fn tokens(text: &str) -> Vec<&str> {
             continue;
         }
         let begin = at;
-        if text[at..].starts_with("(lambda at ") || text[at..].starts_with("(unnamed ") || text[at..].starts_with("(anonymous ") {
+        if text[at..].starts_with("(lambda at ")
+            || text[at..].starts_with("(unnamed ")
+            || text[at..].starts_with("(anonymous ")
+        {
             at += 1 + text[at..].find(')').unwrap_or(text.len() - at - 1);
             // Of a nested name.
             if text[at..].starts_with("::") {
@@ -373,6 +380,9 @@ mod tests {
         );
         assert_eq!(Ty::parse("const (lambda at /a/b.cu:3:4) &").levels(), 1);
         assert!(matches!(Ty::parse("float (*)(float)"), Ty::Other(_)));
-        assert_eq!(Ty::parse("std::pair<int, float (*)[2]>::type &&").innermost().name(), Some("std::pair<int, float (*)[2]>::type"));
+        assert_eq!(
+            Ty::parse("std::pair<int, float (*)[2]>::type &&").innermost().name(),
+            Some("std::pair<int, float (*)[2]>::type")
+        );
     }
 }

@@ -135,7 +135,11 @@ impl<'a> Clang<'a> {
 
     fn run(&self, arguments: &[String], file: &str) -> Result<elinvar_msl::process::Output> {
         let mut command = Command::new(self.toolchain.path());
-        command.args(&self.language.options).args(arguments).arg(self.scratch.path().join(file)).stdin(Stdio::null());
+        command
+            .args(&self.language.options)
+            .args(arguments)
+            .arg(self.scratch.path().join(file))
+            .stdin(Stdio::null());
         run(&mut command, &self.limits).map_err(|failure| match failure {
             Failure::Start(error) => Error::Environment(format!("clang cannot be run: {error}")),
             Failure::Killed(why) => Error::Environment(format!("clang {why}")),

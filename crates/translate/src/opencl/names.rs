@@ -272,7 +272,11 @@ impl Names {
 
     /// The name of something at file scope, whether or not the source declares it.
     pub fn of_global(&self, name: &str) -> String {
-        if self.keywords.contains(name) || self.metal.contains(name) { self.free(name) } else { name.to_owned() }
+        if self.keywords.contains(name) || self.metal.contains(name) {
+            self.free(name)
+        } else {
+            name.to_owned()
+        }
     }
 
     /// The word, with as many `_` behind it as make it one that the source does not have.

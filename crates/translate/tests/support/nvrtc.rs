@@ -98,10 +98,12 @@ pub fn run(
                 Value::Number(bytes) => numbers.push(bytes.clone()),
             }
         }
-        let mut params: Vec<*mut c_void> = numbers.iter_mut().map(|bytes| bytes.as_mut_ptr().cast()).collect();
+        let mut params: Vec<*mut c_void> =
+            numbers.iter_mut().map(|bytes| bytes.as_mut_ptr().cast()).collect();
         let ([gx, gy, gz], [x, y, z], none) = (groups, group, std::ptr::null_mut::<c_void>());
         let params = params.as_mut_ptr();
-        let launched = sys::cuLaunchKernel(function, gx, gy, gz, x, y, z, shared, none.cast(), params, none.cast());
+        let launched =
+            sys::cuLaunchKernel(function, gx, gy, gz, x, y, z, shared, none.cast(), params, none.cast());
         launched.result().map_err(failed)?;
         sys::cuCtxSynchronize().result().map_err(failed)?;
         let mut found = Vec::new();

@@ -60,7 +60,8 @@ impl Renderer<'_, '_> {
             {
                 texts.push(self.object(base, member.is_arrow));
             }
-        } else if node.kind == "CXXOperatorCallExpr" && self.program.names.members.contains_key(&function.id) {
+        } else if node.kind == "CXXOperatorCallExpr" && self.program.names.members.contains_key(&function.id)
+        {
             let object = args.remove(0);
             if has_object {
                 texts.push(self.expr(object));
@@ -121,7 +122,8 @@ impl Renderer<'_, '_> {
             if node.children.is_empty() && name != "dim3" {
                 return format!("{of}(0)");
             }
-            let mut values: Vec<String> = node.children.iter().map(|child| self.exact(child, scalar)).collect();
+            let mut values: Vec<String> =
+                node.children.iter().map(|child| self.exact(child, scalar)).collect();
             values.resize(lanes, "1".into());
             return format!("{of}({})", values.join(", "));
         }
@@ -131,7 +133,9 @@ impl Renderer<'_, '_> {
                 None => "{}".into(),
             },
             [one] => self.expr(one),
-            _ => self.refuse(node, format!("the constructor of `{}` has no definition in the source", node.ty)),
+            _ => {
+                self.refuse(node, format!("the constructor of `{}` has no definition in the source", node.ty))
+            }
         }
     }
 
@@ -139,9 +143,11 @@ impl Renderer<'_, '_> {
     pub(super) fn closure(&mut self, node: &Node) -> String {
         let Some(record) = node.first() else { return String::new() };
         self.record(record.id, node.begin.unwrap_or(0));
-        let values: Vec<&Node> = node.children.iter().skip(1).filter(|child| is_expression(&child.kind)).collect();
+        let values: Vec<&Node> =
+            node.children.iter().skip(1).filter(|child| is_expression(&child.kind)).collect();
         let texts: Vec<String> = values.into_iter().map(|value| self.expr(value)).collect();
-        let name = self.program.names.records.get(&record.id).map_or(String::new(), |record| record.msl.clone());
+        let name =
+            self.program.names.records.get(&record.id).map_or(String::new(), |record| record.msl.clone());
         format!("{name}{{{}}}", texts.join(", "))
     }
 

@@ -9,8 +9,12 @@ impl Renderer<'_, '_> {
         let Some(inner) = node.children.last() else { return String::new() };
         let is_explicit = node.kind != "ImplicitCastExpr";
         match node.cast.as_str() {
-            "LValueToRValue" | "ArrayToPointerDecay" | "FunctionToPointerDecay" | "ConstructorConversion"
-            | "UserDefinedConversion" | "BuiltinFnToFnPtr" => self.expr(inner),
+            "LValueToRValue"
+            | "ArrayToPointerDecay"
+            | "FunctionToPointerDecay"
+            | "ConstructorConversion"
+            | "UserDefinedConversion"
+            | "BuiltinFnToFnPtr" => self.expr(inner),
             "NullToPointer" => "nullptr".into(),
             "ToVoid" => {
                 let text = self.expr(inner);
@@ -38,7 +42,13 @@ impl Renderer<'_, '_> {
             "LValueBitCast" => {
                 let ty = self.ty(node);
                 let space = self.space(inner);
-                let pointer = self.declare(&Ty::Pointer(Box::new(ty.referred().clone())), &[space], "", None, node.begin.unwrap_or(0));
+                let pointer = self.declare(
+                    &Ty::Pointer(Box::new(ty.referred().clone())),
+                    &[space],
+                    "",
+                    None,
+                    node.begin.unwrap_or(0),
+                );
                 let address = self.address(inner);
                 format!("(*({pointer}){address})")
             }
@@ -55,8 +65,13 @@ impl Renderer<'_, '_> {
                 let text = self.expr(inner);
                 format!("reinterpret_cast<{pointer}>({text})")
             }
-            "FloatingCast" | "IntegralCast" | "IntegralToFloating" | "FloatingToIntegral" | "IntegralToBoolean"
-            | "FloatingToBoolean" | "BooleanToSignedIntegral" => self.convert(node, inner, is_explicit),
+            "FloatingCast"
+            | "IntegralCast"
+            | "IntegralToFloating"
+            | "FloatingToIntegral"
+            | "IntegralToBoolean"
+            | "FloatingToBoolean"
+            | "BooleanToSignedIntegral" => self.convert(node, inner, is_explicit),
             kind => self.refuse(node, format!("a conversion of the kind `{kind}` is not supported")),
         }
     }
@@ -101,8 +116,8 @@ impl Renderer<'_, '_> {
             && let Some(value) = inner.first()
         {
             let text = match inner.cast.as_str() {
-                "FloatingCast" | "IntegralCast" | "IntegralToFloating" | "FloatingToIntegral" | "IntegralToBoolean"
-                | "FloatingToBoolean" => self.convert(inner, value, true),
+                "FloatingCast" | "IntegralCast" | "IntegralToFloating" | "FloatingToIntegral"
+                | "IntegralToBoolean" | "FloatingToBoolean" => self.convert(inner, value, true),
                 _ => self.expr(inner),
             };
             let is_done = text.starts_with(&format!("{}(", to.word()))
@@ -111,7 +126,9 @@ impl Renderer<'_, '_> {
         }
         let text = self.expr(inner);
         match self.scalar(node) {
-            Some(to) if node.category == "prvalue" && to != Scalar::Double => format!("{}({text})", to.word()),
+            Some(to) if node.category == "prvalue" && to != Scalar::Double => {
+                format!("{}({text})", to.word())
+            }
             _ => text,
         }
     }

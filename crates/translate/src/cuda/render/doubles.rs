@@ -33,7 +33,10 @@ impl Renderer<'_, '_> {
                 let [a, b] = &node.children[..] else { return None };
                 let fits = |this: &mut Self, operand: &Node| match to {
                     Scalar::Float => true,
-                    _ => this.origin(operand) == Some(to) || this.constant(operand).is_some_and(|value| fits(value, to)),
+                    _ => {
+                        this.origin(operand) == Some(to)
+                            || this.constant(operand).is_some_and(|value| fits(value, to))
+                    }
                 };
                 if fits(self, a) && fits(self, b) {
                     let (a, b) = (self.single(a)?, self.single(b)?);
@@ -47,7 +50,9 @@ impl Renderer<'_, '_> {
                     return Some(format!("precise::sqrt({inner})"));
                 }
             }
-            "ImplicitCastExpr" | "CXXStaticCastExpr" | "CStyleCastExpr" | "CXXFunctionalCastExpr" if node.cast == "IntegralToFloating" => {
+            "ImplicitCastExpr" | "CXXStaticCastExpr" | "CStyleCastExpr" | "CXXFunctionalCastExpr"
+                if node.cast == "IntegralToFloating" =>
+            {
                 let inner = node.first()?;
                 // 64 bits are rounded to `double` first.
                 let from = self.scalar(inner)?;
@@ -98,10 +103,24 @@ impl Renderer<'_, '_> {
             }
             "CallExpr" => {
                 let name = node.first()?.bare().refers.as_ref()?.name.clone();
-                if !matches!(name.as_str(), "fabs" | "fmax" | "fmin" | "floor" | "ceil" | "trunc" | "round" | "rint" | "abs" | "max" | "min") {
+                if !matches!(
+                    name.as_str(),
+                    "fabs"
+                        | "fmax"
+                        | "fmin"
+                        | "floor"
+                        | "ceil"
+                        | "trunc"
+                        | "round"
+                        | "rint"
+                        | "abs"
+                        | "max"
+                        | "min"
+                ) {
                     return None;
                 }
-                let args: Option<Vec<String>> = node.children.iter().skip(1).map(|arg| self.single(arg)).collect();
+                let args: Option<Vec<String>> =
+                    node.children.iter().skip(1).map(|arg| self.single(arg)).collect();
                 Some(format!("{}({})", name.replace("abs", "fabs").replace("ff", "f"), args?.join(", ")))
             }
             _ => None,
@@ -111,7 +130,9 @@ impl Renderer<'_, '_> {
     /// The type whose value a `double` is.
     fn origin(&self, node: &Node) -> Option<Scalar> {
         let mut node = node;
-        while node.kind == "ParenExpr" || (node.kind.ends_with("CastExpr") && self.scalar(node) == Some(Scalar::Double)) {
+        while node.kind == "ParenExpr"
+            || (node.kind.ends_with("CastExpr") && self.scalar(node) == Some(Scalar::Double))
+        {
             node = node.first()?;
         }
         self.scalar(node)
@@ -126,19 +147,24 @@ impl Renderer<'_, '_> {
         // A constant between two values of `float`.
         let (value, other, op) = match (self.constant(a), self.constant(b)) {
             (None, Some(value)) => (value, a, node.opcode.as_str()),
-            (Some(value), None) => (value, b, match node.opcode.as_str() {
-                "<" => ">",
-                ">" => "<",
-                "<=" => ">=",
-                ">=" => "<=",
-                same => same,
-            }),
+            (Some(value), None) => (
+                value,
+                b,
+                match node.opcode.as_str() {
+                    "<" => ">",
+                    ">" => "<",
+                    "<=" => ">=",
+                    ">=" => "<=",
+                    same => same,
+                },
+            ),
             _ => (f64::NAN, a, ""),
         };
         let text = self.single(other);
         if let (Some(text), false) = (text, value.is_nan() || op.is_empty()) {
             let near = value as f32;
-            let (below, above) = if f64::from(near) < value { (near, near.next_up()) } else { (near.next_down(), near) };
+            let (below, above) =
+                if f64::from(near) < value { (near, near.next_up()) } else { (near.next_down(), near) };
             return Some(match op {
                 "<" | "<=" => format!("{text} <= {}", literal(f64::from(below), Scalar::Float)),
                 ">" | ">=" => format!("{text} >= {}", literal(f64::from(above), Scalar::Float)),
@@ -164,12 +190,15 @@ impl Renderer<'_, '_> {
                 }
             }
             "IntegerLiteral" => node.value.parse().ok(),
-            "ParenExpr" | "ConstantExpr" | "SubstNonTypeTemplateParmExpr" => self.constant(node.children.last()?),
+            "ParenExpr" | "ConstantExpr" | "SubstNonTypeTemplateParmExpr" => {
+                self.constant(node.children.last()?)
+            }
             "UnaryOperator" if node.opcode == "-" => Some(-self.constant(node.first()?)?),
             "ImplicitCastExpr" | "CStyleCastExpr" | "CXXStaticCastExpr" | "CXXFunctionalCastExpr" => {
                 let value = self.constant(node.first()?)?;
                 match (node.cast.as_str(), self.scalar(node)?) {
-                    ("FloatingCast" | "IntegralToFloating", Scalar::Double) | ("NoOp" | "LValueToRValue", _) => Some(value),
+                    ("FloatingCast" | "IntegralToFloating", Scalar::Double)
+                    | ("NoOp" | "LValueToRValue", _) => Some(value),
                     ("FloatingCast" | "IntegralToFloating", Scalar::Float) => Some(f64::from(value as f32)),
                     ("IntegralCast", _) if value >= 0.0 => Some(value),
                     _ => None,
@@ -187,7 +216,8 @@ impl Renderer<'_, '_> {
             }
             "DeclRefExpr" => {
                 let declared = self.program.names.nodes.get(&node.refers.as_ref()?.id)?;
-                let is_const = declared.kind == "VarDecl" && (declared.is_constexpr || declared.ty.starts_with("const "));
+                let is_const = declared.kind == "VarDecl"
+                    && (declared.is_constexpr || declared.ty.starts_with("const "));
                 let scalar = self.scalar(declared)?;
                 if !is_const || !scalar.is_float() {
                     return None;
@@ -206,7 +236,11 @@ fn fits(value: f64, to: Scalar) -> bool {
     match to {
         Scalar::Float => single,
         // 11 and 8 bits of the significand, within the range of normal numbers.
-        Scalar::Half => single && (value == 0.0 || (value.to_bits() & ((1 << 42) - 1) == 0 && (6.2e-5..65505.0).contains(&value.abs()))),
+        Scalar::Half => {
+            single
+                && (value == 0.0
+                    || (value.to_bits() & ((1 << 42) - 1) == 0 && (6.2e-5..65505.0).contains(&value.abs())))
+        }
         _ => single && value.to_bits() & ((1 << 45) - 1) == 0,
     }
 }
@@ -218,7 +252,8 @@ pub(super) fn literal(value: f64, to: Scalar) -> String {
         _ => {
             let near = value as f32;
             let is_exact = f64::from(near) == value || !value.is_finite() || near.is_infinite();
-            let toward_zero = if f64::from(near).abs() > value.abs() { f32::from_bits(near.to_bits() - 1) } else { near };
+            let toward_zero =
+                if f64::from(near).abs() > value.abs() { f32::from_bits(near.to_bits() - 1) } else { near };
             if is_exact { near } else { f32::from_bits(toward_zero.to_bits() | 1) }
         }
     };

@@ -106,7 +106,11 @@ impl Renderer<'_, '_> {
         }
         if text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             let text = text.trim_end_matches('F').trim_end_matches('f');
-            let text = if text.starts_with("0x") || text.contains(['.', 'e', 'E']) { text.to_owned() } else { format!("{text}.0") };
+            let text = if text.starts_with("0x") || text.contains(['.', 'e', 'E']) {
+                text.to_owned()
+            } else {
+                format!("{text}.0")
+            };
             return format!("{text}f");
         }
         node.value.clone() + "f"
@@ -142,14 +146,20 @@ impl Renderer<'_, '_> {
                 _ => self.need_name(Need::Shared(declared.id)),
             };
         }
-        if self.program.names.globals.contains_key(&declared.id) || (declared.storage == "static" && declared.kind == "VarDecl") {
+        if self.program.names.globals.contains_key(&declared.id)
+            || (declared.storage == "static" && declared.kind == "VarDecl")
+        {
             return self.global(node, declared);
         }
         if !is_own && self.program.capture(declared.id).is_some() {
             let name = self.program.names.local(&declared.name);
             return format!("self.{name}");
         }
-        let name = if declared.name.is_empty() { format!("unnamed_{}", declared.begin.unwrap_or(0)) } else { declared.name.clone() };
+        let name = if declared.name.is_empty() {
+            format!("unnamed_{}", declared.begin.unwrap_or(0))
+        } else {
+            declared.name.clone()
+        };
         self.variable(declared.id, &name)
     }
 
@@ -163,7 +173,8 @@ impl Renderer<'_, '_> {
                 format!("(({pointer})shared_memory)")
             }
             other => {
-                let pointer = self.declare(&Ty::Pointer(Box::new(other.clone())), &[Space::Threadgroup], "", None, at);
+                let pointer =
+                    self.declare(&Ty::Pointer(Box::new(other.clone())), &[Space::Threadgroup], "", None, at);
                 format!("(*({pointer})shared_memory)")
             }
         }
@@ -269,7 +280,9 @@ impl Renderer<'_, '_> {
     pub(super) fn address(&mut self, inner: &Node) -> String {
         let bare = {
             let mut node = inner;
-            while node.kind == "ParenExpr" && let Some(next) = node.first() {
+            while node.kind == "ParenExpr"
+                && let Some(next) = node.first()
+            {
                 node = next;
             }
             node
@@ -281,10 +294,15 @@ impl Renderer<'_, '_> {
             let index = "xyzw".find(&bare.name).unwrap_or(0).min(lanes);
             let ty = self.ty(bare);
             let space = self.space(bare);
-            let pointer = self.declare(&Ty::Pointer(Box::new(ty)), &[space], "", None, bare.begin.unwrap_or(0));
+            let pointer =
+                self.declare(&Ty::Pointer(Box::new(ty)), &[space], "", None, bare.begin.unwrap_or(0));
             let text = self.expr(base);
             let address = if bare.is_arrow { Self::wrap(&text) } else { format!("&{}", Self::wrap(&text)) };
-            return if index == 0 { format!("(({pointer}){address})") } else { format!("(({pointer}){address} + {index})") };
+            return if index == 0 {
+                format!("(({pointer}){address})")
+            } else {
+                format!("(({pointer}){address} + {index})")
+            };
         }
         let text = self.expr(inner);
         format!("(&{})", Self::wrap(&text))
@@ -315,7 +333,10 @@ impl Renderer<'_, '_> {
 
     /// A value as a condition.
     pub(super) fn condition(&mut self, node: &Node) -> String {
-        if node.kind == "ImplicitCastExpr" && node.cast == "FloatingToBoolean" && self.scalar(node.first().unwrap_or(node)) == Some(Scalar::Double) {
+        if node.kind == "ImplicitCastExpr"
+            && node.cast == "FloatingToBoolean"
+            && self.scalar(node.first().unwrap_or(node)) == Some(Scalar::Double)
+        {
             return match node.first().and_then(|inner| self.single(inner)) {
                 Some(text) => format!("{text} != 0.0f"),
                 None => self.refuse(node, "arithmetic in `double`, which does not exist in Metal"),
@@ -332,7 +353,10 @@ impl Renderer<'_, '_> {
             let to = self.scalar(a);
             let right = match to {
                 Some(Scalar::Float) => self.single(b),
-                Some(to @ (Scalar::Half | Scalar::BFloat)) => self.constant(b).filter(|_| matches!(op, "*=" | "+=" | "-=" | "/=")).map(|value| super::doubles::literal(value, to)),
+                Some(to @ (Scalar::Half | Scalar::BFloat)) => self
+                    .constant(b)
+                    .filter(|_| matches!(op, "*=" | "+=" | "-=" | "/="))
+                    .map(|value| super::doubles::literal(value, to)),
                 _ => None,
             };
             return match right {
@@ -362,7 +386,10 @@ impl Renderer<'_, '_> {
             (None, None) => return String::new(),
         };
         let at = node.begin.unwrap_or(0);
-        if ty.innermost().name().and_then(Scalar::named) == Some(Scalar::Double) && ty.levels() == 0 && !ty.is_array() {
+        if ty.innermost().name().and_then(Scalar::named) == Some(Scalar::Double)
+            && ty.levels() == 0
+            && !ty.is_array()
+        {
             return "8ul".into();
         }
         let levels = vec![Space::Device; ty.levels()];
@@ -379,7 +406,11 @@ impl Renderer<'_, '_> {
         if let Some((scalar, _)) = name.as_deref().and_then(vector) {
             let values: Vec<String> = node.children.iter().map(|child| self.exact(child, scalar)).collect();
             let of = self.type_name(name.as_deref().unwrap_or(""), at);
-            return if values.is_empty() { format!("{of}(0)") } else { format!("{of}({})", values.join(", ")) };
+            return if values.is_empty() {
+                format!("{of}(0)")
+            } else {
+                format!("{of}({})", values.join(", "))
+            };
         }
         if name.as_deref().and_then(Scalar::named).is_some() {
             let of = self.type_name(name.as_deref().unwrap_or(""), at);
@@ -394,7 +425,9 @@ impl Renderer<'_, '_> {
             .filter(|child| !child.is_null() && child.kind != "ImplicitValueInitExpr")
             .map(|child| match self.scalar(child) {
                 // C++ does not allow narrowing in braces.
-                Some(scalar) if child.kind == "ImplicitCastExpr" && child.cast != "LValueToRValue" => self.exact(child, scalar),
+                Some(scalar) if child.kind == "ImplicitCastExpr" && child.cast != "LValueToRValue" => {
+                    self.exact(child, scalar)
+                }
                 _ => self.expr(child),
             })
             .collect();
@@ -419,7 +452,8 @@ impl Renderer<'_, '_> {
         }
         let text = self.expr(node);
         let is_cast = node.kind == "ImplicitCastExpr" && node.cast != "LValueToRValue" && node.cast != "NoOp";
-        let is_done = text.starts_with(&format!("{}(", scalar.word())) || text.ends_with('f') && scalar == Scalar::Float && self.constant(node).is_some();
+        let is_done = text.starts_with(&format!("{}(", scalar.word()))
+            || text.ends_with('f') && scalar == Scalar::Float && self.constant(node).is_some();
         if is_cast && !is_done { format!("{}({text})", scalar.word()) } else { text }
     }
 }

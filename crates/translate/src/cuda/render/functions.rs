@@ -123,7 +123,11 @@ impl<'a> Renderer<'_, 'a> {
         for initializer in node.children.iter().filter(|child| child.kind == "CXXCtorInitializer") {
             let Some(value) = initializer.first() else { continue };
             let text = match value.kind.as_str() {
-                "CXXConstructExpr" if value.children.is_empty() && self.program.constructor(value).is_none() => continue,
+                "CXXConstructExpr"
+                    if value.children.is_empty() && self.program.constructor(value).is_none() =>
+                {
+                    continue;
+                }
                 _ => self.expr(value),
             };
             let target = match (&initializer.refers, &initializer.argument) {
@@ -204,7 +208,9 @@ impl<'a> Renderer<'_, 'a> {
         let mut shared = Vec::new();
         for need in &needs {
             match *need {
-                Need::Position(index) => params.push(format!("{} [[{}]]", self.need_parameter(*need), POSITIONS[index].2)),
+                Need::Position(index) => {
+                    params.push(format!("{} [[{}]]", self.need_parameter(*need), POSITIONS[index].2))
+                }
                 Need::Dynamic => {
                     let text = format!("{} [[threadgroup(0)]]", self.need_parameter(*need));
                     arguments.push(Argument { source: "extern __shared__".into(), msl: text.clone() });
@@ -215,7 +221,10 @@ impl<'a> Renderer<'_, 'a> {
                     let (text, row) = self.global_parameter(id);
                     let text = format!("{text} [[buffer({next})]]");
                     let declared = self.program.names.nodes[&id];
-                    arguments.push(Argument { source: format!("{} {}", declared.ty, declared.name), msl: text.clone() });
+                    arguments.push(Argument {
+                        source: format!("{} {}", declared.ty, declared.name),
+                        msl: text.clone(),
+                    });
                     params.push(text);
                     first.extend(row.map(|row| (declared.begin, row)));
                     next += 1;
@@ -226,8 +235,10 @@ impl<'a> Renderer<'_, 'a> {
             self.refuse(node, format!("the kernel has {next} arguments, and Metal allows 31 buffers"));
         }
         let bounds = node.children.iter().find(|child| child.kind == "CUDALaunchBoundsAttr");
-        let bounds = bounds.and_then(Node::first).map(|value| value.value.clone()).filter(|value| !value.is_empty());
-        let bounds = bounds.map_or(String::new(), |value| format!("[[max_total_threads_per_threadgroup({value})]] "));
+        let bounds =
+            bounds.and_then(Node::first).map(|value| value.value.clone()).filter(|value| !value.is_empty());
+        let bounds =
+            bounds.map_or(String::new(), |value| format!("[[max_total_threads_per_threadgroup({value})]] "));
         self.row(Some(at), format!("{bounds}kernel void {name}({}) {{", params.join(", ")));
         self.indent = 1;
         for (offset, text) in first {
@@ -238,7 +249,8 @@ impl<'a> Renderer<'_, 'a> {
             let ty = self.ty(declared);
             let name = self.need_name(Need::Shared(id));
             let levels: Vec<Space> = (0..ty.levels()).map(|level| self.field_space(id, level)).collect();
-            let text = self.declare(&ty, &levels, &name, Some(Space::Threadgroup), declared.begin.unwrap_or(0));
+            let text =
+                self.declare(&ty, &levels, &name, Some(Space::Threadgroup), declared.begin.unwrap_or(0));
             self.row(declared.begin, format!("{text};"));
         }
         if let Some(body) = node.body() {
@@ -250,13 +262,19 @@ impl<'a> Renderer<'_, 'a> {
         self.notes.kernel(&name, arguments);
         if name != node.name {
             let arguments = self.program.names.arguments.get(&node.id);
-            let written = arguments.map_or(node.name.clone(), |list| format!("{}<{}>", node.name, list.join(", ")));
+            let written =
+                arguments.map_or(node.name.clone(), |list| format!("{}<{}>", node.name, list.join(", ")));
             self.notes.renamed(&written, &name);
         }
     }
 
     /// A kernel's parameter, and the variable that takes its place in the body.
-    fn kernel_parameter(&mut self, param: &'a Node, position: usize, index: usize) -> (String, Option<String>) {
+    fn kernel_parameter(
+        &mut self,
+        param: &'a Node,
+        position: usize,
+        index: usize,
+    ) -> (String, Option<String>) {
         let ty = self.ty(param);
         let at = param.begin.unwrap_or(0);
         let name = match param.name.is_empty() {
@@ -281,11 +299,22 @@ impl<'a> Renderer<'_, 'a> {
             }
             Ty::Pointer(_) => (self.declare(&ty, &levels, &name, None, at), None),
             Ty::Named { name: of, .. } => {
-                if of.contains("texture") || of == "unsigned long long" && param.ty.starts_with("cudaTextureObject") {
-                    self.refuse(param, "textures and surfaces are not supported: compute kernels take buffers");
+                if of.contains("texture")
+                    || of == "unsigned long long" && param.ty.starts_with("cudaTextureObject")
+                {
+                    self.refuse(
+                        param,
+                        "textures and surfaces are not supported: compute kernels take buffers",
+                    );
                 }
                 let plain = Ty::Named { is_const: false, is_volatile: false, name: of.clone() };
-                let declared = self.declare(&Ty::Reference(Box::new(plain.clone())), &[Space::Constant], &name, None, at);
+                let declared = self.declare(
+                    &Ty::Reference(Box::new(plain.clone())),
+                    &[Space::Constant],
+                    &name,
+                    None,
+                    at,
+                );
                 if self.program.is_constant_parameter(param.id) {
                     return (declared, None);
                 }
@@ -294,9 +323,13 @@ impl<'a> Renderer<'_, 'a> {
                 let copy = self.declare(&plain, &[], &local, None, at);
                 (declared, Some(format!("{copy} = {name};")))
             }
-            Ty::Reference(_) | Ty::Array(..) | Ty::Other(_) => {
-                (self.refuse(param, format!("a kernel's argument of the type `{}` is not supported", param.ty)), None)
-            }
+            Ty::Reference(_) | Ty::Array(..) | Ty::Other(_) => (
+                self.refuse(
+                    param,
+                    format!("a kernel's argument of the type `{}` is not supported", param.ty),
+                ),
+                None,
+            ),
         }
     }
 
@@ -329,7 +362,10 @@ impl<'a> Renderer<'_, 'a> {
         self.indent = 0;
         let record = &self.program.names.records[&id];
         let (node, name) = (record.node, record.msl.clone());
-        if node.children.iter().all(|child| child.is_implicit) && node.bases.is_empty() && node.begin.is_some() {
+        if node.children.iter().all(|child| child.is_implicit)
+            && node.bases.is_empty()
+            && node.begin.is_some()
+        {
             // Without members.
         }
         self.members(node, &name);
@@ -339,7 +375,8 @@ impl<'a> Renderer<'_, 'a> {
     fn members(&mut self, node: &'a Node, name: &str) {
         let word = if node.tag == "union" { "union" } else { "struct" };
         let aligned = node.children.iter().find(|child| child.kind == "AlignedAttr");
-        let aligned = aligned.and_then(Node::first).map(|value| value.value.clone()).filter(|value| !value.is_empty());
+        let aligned =
+            aligned.and_then(Node::first).map(|value| value.value.clone()).filter(|value| !value.is_empty());
         let aligned = aligned.map_or(String::new(), |value| format!("alignas({value}) "));
         self.row(node.begin, format!("{word} {aligned}{name}{}{{", if name.is_empty() { "" } else { " " }));
         self.indent += 1;
@@ -354,22 +391,30 @@ impl<'a> Renderer<'_, 'a> {
         for child in &node.children {
             match child.kind.as_str() {
                 "CXXRecordDecl" if child.name.is_empty() => anonymous = Some(child),
-                "FieldDecl" if child.name.is_empty() && !child.ty.starts_with("(lambda") && anonymous.is_some() => {
+                "FieldDecl"
+                    if child.name.is_empty() && !child.ty.starts_with("(lambda") && anonymous.is_some() =>
+                {
                     if let Some(inner) = anonymous.take() {
                         self.members(inner, "");
                     }
                 }
                 "FieldDecl" => {
                     let ty = self.ty(child);
-                    let levels: Vec<Space> = (0..ty.levels()).map(|level| self.field_space(child.id, level)).collect();
-                    let captured = self.program.captured(child.id).and_then(|id| self.program.names.nodes.get(&id).copied());
+                    let levels: Vec<Space> =
+                        (0..ty.levels()).map(|level| self.field_space(child.id, level)).collect();
+                    let captured = self
+                        .program
+                        .captured(child.id)
+                        .and_then(|id| self.program.names.nodes.get(&id).copied());
                     let name = match captured {
                         Some(variable) if child.name.is_empty() => variable.name.clone(),
                         _ => child.name.clone(),
                     };
                     let name = self.program.names.local(&name);
                     let text = self.declare(&ty, &levels, &name, None, child.begin.unwrap_or(0));
-                    let bits = child.children.iter().find(|inner| inner.kind == "ConstantExpr" && !child.ty.is_empty() && self.is_bit_field(child));
+                    let bits = child.children.iter().find(|inner| {
+                        inner.kind == "ConstantExpr" && !child.ty.is_empty() && self.is_bit_field(child)
+                    });
                     let bits = bits.map_or(String::new(), |bits| format!(" : {}", bits.value));
                     self.row(child.begin, format!("{text}{bits};"));
                 }

@@ -161,7 +161,10 @@ impl<'p, 'a> Renderer<'p, 'a> {
         }
         let record = &self.program.names.records[&id];
         if record.node.is_virtual || record.node.children.iter().any(|child| child.is_virtual) {
-            self.refuse_at(at, format!("`{}` has virtual functions or bases, which Metal does not have", record.node.name));
+            self.refuse_at(
+                at,
+                format!("`{}` has virtual functions or bases, which Metal does not have", record.node.name),
+            );
             return;
         }
         for base in &record.node.bases {
@@ -208,7 +211,8 @@ impl<'p, 'a> Renderer<'p, 'a> {
             Ty::Pointer(to) | Ty::Reference(to) => {
                 let sign = if ty.is_reference() { "&" } else { "*" };
                 let space = levels.first().copied().unwrap_or(Space::Device);
-                if **to == Ty::parse("double") || matches!(&**to, Ty::Named { name, .. } if name == "double") {
+                if **to == Ty::parse("double") || matches!(&**to, Ty::Named { name, .. } if name == "double")
+                {
                     return self.refuse_at(at, "`double` does not exist in Metal");
                 }
                 let inner = match own {
@@ -285,7 +289,8 @@ impl<'p, 'a> Renderer<'p, 'a> {
     /// A number as a condition.
     pub fn truth(&mut self, node: &Node) -> String {
         let mut inner = node;
-        while inner.kind == "ImplicitCastExpr" && inner.cast == "IntegralCast"
+        while inner.kind == "ImplicitCastExpr"
+            && inner.cast == "IntegralCast"
             && let Some(next) = inner.first()
         {
             inner = next;

@@ -38,7 +38,9 @@ impl<'a> Renderer<'_, 'a> {
             let comment = line.trim();
             if !comment.is_empty() {
                 match self.rows.last_mut() {
-                    Some(row) if number == 0 && comment.starts_with("//") => row.text.push_str(&format!(" {comment}")),
+                    Some(row) if number == 0 && comment.starts_with("//") => {
+                        row.text.push_str(&format!(" {comment}"))
+                    }
                     _ => self.row(Some(offset), comment),
                 }
             }
@@ -184,10 +186,14 @@ impl<'a> Renderer<'_, 'a> {
             self.row(node.begin, "{");
             self.indent += 1;
         }
-        if node.has_init && let Some(init) = parts.next() {
+        if node.has_init
+            && let Some(init) = parts.next()
+        {
             self.statement(init);
         }
-        if node.has_variable && let Some(variable) = parts.next() {
+        if node.has_variable
+            && let Some(variable) = parts.next()
+        {
             self.statement(variable);
         }
         let (condition, one, other) = (parts.next(), parts.next(), parts.next());
@@ -238,8 +244,14 @@ impl<'a> Renderer<'_, 'a> {
         let mut head = String::new();
         let mut is_open = false;
         if init.kind == "DeclStmt" {
-            let texts: Vec<(String, String)> = init.children.iter().filter(|child| child.kind == "VarDecl").map(|variable| self.variable_text(variable)).collect();
-            let is_one = texts.windows(2).all(|pair| pair[0].0 == pair[1].0) && texts.iter().all(|(_, rest)| !rest.contains("&"));
+            let texts: Vec<(String, String)> = init
+                .children
+                .iter()
+                .filter(|child| child.kind == "VarDecl")
+                .map(|variable| self.variable_text(variable))
+                .collect();
+            let is_one = texts.windows(2).all(|pair| pair[0].0 == pair[1].0)
+                && texts.iter().all(|(_, rest)| !rest.contains("&"));
             if is_one || texts.len() == 1 {
                 let base = texts.first().map_or("", |(base, _)| base.as_str());
                 let rest: Vec<&str> = texts.iter().map(|(_, rest)| rest.as_str()).collect();
@@ -256,7 +268,8 @@ impl<'a> Renderer<'_, 'a> {
         } else if !init.is_null() {
             head = self.expr(init);
         }
-        let condition = if condition.is_null() { String::new() } else { format!(" {}", self.condition(condition)) };
+        let condition =
+            if condition.is_null() { String::new() } else { format!(" {}", self.condition(condition)) };
         let step = if step.is_null() { String::new() } else { format!(" {}", self.expr(step)) };
         self.block(node.begin, &format!("for ({head};{condition};{step})"), body);
         if is_open {
@@ -302,11 +315,20 @@ impl<'a> Renderer<'_, 'a> {
                 continue;
             }
             if child.storage == "static" || child.storage == "extern" {
-                self.refuse(child, format!("`{}`: a {} variable in a function has no counterpart in Metal", child.name, child.storage));
+                self.refuse(
+                    child,
+                    format!(
+                        "`{}`: a {} variable in a function has no counterpart in Metal",
+                        child.name, child.storage
+                    ),
+                );
                 continue;
             }
             // Constants of `double` are folded where they are used.
-            if self.scalar(child) == Some(crate::cuda::types::Scalar::Double) && child.initializer().is_some_and(|value| self.constant(value).is_some()) && is_const {
+            if self.scalar(child) == Some(crate::cuda::types::Scalar::Double)
+                && child.initializer().is_some_and(|value| self.constant(value).is_some())
+                && is_const
+            {
                 continue;
             }
             let (base, rest) = self.variable_text(child);
@@ -327,7 +349,8 @@ impl<'a> Renderer<'_, 'a> {
         };
         let at = node.begin.unwrap_or(0);
         let name = self.program.names.local(&node.name);
-        let declared = self.declare(&Ty::Pointer(Box::new(of.clone())), &[Space::Threadgroup], &name, None, at);
+        let declared =
+            self.declare(&Ty::Pointer(Box::new(of.clone())), &[Space::Threadgroup], &name, None, at);
         let pointer = self.declare(&Ty::Pointer(Box::new(of)), &[Space::Threadgroup], "", None, at);
         let memory = self.need_name(Need::Dynamic);
         self.variables.insert(node.id, name);
@@ -338,8 +361,10 @@ impl<'a> Renderer<'_, 'a> {
     pub(super) fn variable_text(&mut self, node: &'a Node) -> (String, String) {
         let ty = self.ty(node);
         let at = node.begin.or(node.at).unwrap_or(0);
-        let slots = self.program.instances[self.instance].spaces.variables.get(&node.id).cloned().unwrap_or_default();
-        let levels: Vec<Space> = slots.iter().map(|slot| self.program.instances[self.instance].spaces.of(*slot)).collect();
+        let slots =
+            self.program.instances[self.instance].spaces.variables.get(&node.id).cloned().unwrap_or_default();
+        let levels: Vec<Space> =
+            slots.iter().map(|slot| self.program.instances[self.instance].spaces.of(*slot)).collect();
         let name = match node.name.is_empty() {
             true => format!("unnamed_{at}"),
             false => self.program.names.local(&node.name),
@@ -371,10 +396,13 @@ impl<'a> Renderer<'_, 'a> {
                 return String::new();
             }
         }
-        let scalar = ty.referred().name().and_then(crate::cuda::types::Scalar::named).filter(|_| !ty.is_reference());
+        let scalar =
+            ty.referred().name().and_then(crate::cuda::types::Scalar::named).filter(|_| !ty.is_reference());
         let text = match scalar {
             // `bfloat` and `half` are made explicitly.
-            Some(scalar @ (crate::cuda::types::Scalar::Half | crate::cuda::types::Scalar::BFloat)) => self.exact(value, scalar),
+            Some(scalar @ (crate::cuda::types::Scalar::Half | crate::cuda::types::Scalar::BFloat)) => {
+                self.exact(value, scalar)
+            }
             _ => self.expr(value),
         };
         let _ = node;

@@ -17,8 +17,26 @@ fn fast<R: bytemuck::NoUninit + Default>(kernel: &'static str, kind: Kind, f: im
     let expected: Vec<R> = input.chunks(ROW).map(f).collect();
     let out: Vec<R> = (0..ROWS).map(|_| R::default()).collect();
     let info: Vec<u64> = vec![ROWS as u64, ROW as u64, ROW as u64, 1];
-    let args = vec![number((ROWS * ROW) as u64), number(ROW as u64), number(2u64), memory(&info), memory(&input), memory(&out)];
-    Case { file: REDUCE, kernel, groups: [ROWS as u32, 1, 1], group: [128, 1, 1], shared: 0, args, result: 2, expected: bytes(&expected), kind, ulp: 0 }
+    let args = vec![
+        number((ROWS * ROW) as u64),
+        number(ROW as u64),
+        number(2u64),
+        memory(&info),
+        memory(&input),
+        memory(&out),
+    ];
+    Case {
+        file: REDUCE,
+        kernel,
+        groups: [ROWS as u32, 1, 1],
+        group: [128, 1, 1],
+        shared: 0,
+        args,
+        result: 2,
+        expected: bytes(&expected),
+        kind,
+        ulp: 0,
+    }
 }
 
 fn sort(kernel: &'static str, is_ascending: bool) -> Case {
@@ -71,7 +89,10 @@ pub fn cases() -> Vec<Case> {
         let mean = row.iter().sum::<f64>() / ROW as f64;
         let variance = row.iter().map(|x| x * x).sum::<f64>() / ROW as f64 - mean * mean;
         let scale = 1.0 / (variance + f64::from(1e-5f32)).sqrt();
-        row.iter().enumerate().map(|(i, x)| (x - mean) * scale * f64::from(alpha[i]) + f64::from(beta[i]) + 40.0).collect()
+        row.iter()
+            .enumerate()
+            .map(|(i, x)| (x - mean) * scale * f64::from(alpha[i]) + f64::from(beta[i]) + 40.0)
+            .collect()
     });
     // The sum has a large part, so that cancellation does not count in the last places.
     let high: Vec<f32> = beta.iter().map(|x| x + 40.0).collect();
@@ -95,20 +116,43 @@ pub fn cases() -> Vec<Case> {
         fast("fast_min_f32", Kind::F32, |row| row.iter().copied().fold(f32::MAX, f32::min)),
         sort("asort_asc_f32", true),
         sort("asort_desc_f32", false),
-        row_case("softmax_f32", [rows, 1, 1], [1, 32, 1], vec![memory(&input), out.clone(), number(ROW as i32)], &softmax, 16),
+        row_case(
+            "softmax_f32",
+            [rows, 1, 1],
+            [1, 32, 1],
+            vec![memory(&input), out.clone(), number(ROW as i32)],
+            &softmax,
+            16,
+        ),
         row_case(
             "rmsnorm_f32",
             [rows, 1, 1],
-            [128, 1, 1],
-            vec![memory(&input), out.clone(), memory(&alpha), number(ROW as i32), number(128i32), number(1e-5f32)],
+            // All 32 sums of warps are read.
+            [1024, 1, 1],
+            vec![
+                memory(&input),
+                out.clone(),
+                memory(&alpha),
+                number(ROW as i32),
+                number(1024i32),
+                number(1e-5f32),
+            ],
             &root,
             8,
         ),
         row_case(
             "layernorm_f32",
             [rows, 1, 1],
-            [128, 1, 1],
-            vec![memory(&shifted), out.clone(), memory(&alpha), memory(&high), number(ROW as i32), number(128i32), number(1e-5f32)],
+            [1024, 1, 1],
+            vec![
+                memory(&shifted),
+                out.clone(),
+                memory(&alpha),
+                memory(&high),
+                number(ROW as i32),
+                number(1024i32),
+                number(1e-5f32),
+            ],
             &layer,
             32,
         ),
@@ -134,7 +178,15 @@ fn rotate() -> Case {
         groups: [4, 1, 1],
         group: [32, 1, 1],
         shared: 0,
-        args: vec![memory(&input), memory(&c), memory(&s), memory(&out), number(bh), number(td), number(0u32)],
+        args: vec![
+            memory(&input),
+            memory(&c),
+            memory(&s),
+            memory(&out),
+            number(bh),
+            number(td),
+            number(0u32),
+        ],
         result: 3,
         expected: bytes(&expected),
         kind: Kind::F32,
@@ -154,7 +206,14 @@ fn sum() -> Case {
         groups: [5, 1, 1],
         group: [128, 1, 1],
         shared: 0,
-        args: vec![number((ROWS * ROW) as u64), number(2u64), number(1u64), memory(&info), memory(&input), memory(&[0f32; ROWS])],
+        args: vec![
+            number((ROWS * ROW) as u64),
+            number(2u64),
+            number(1u64),
+            memory(&info),
+            memory(&input),
+            memory(&[0f32; ROWS]),
+        ],
         result: 2,
         expected: bytes(&expected),
         kind: Kind::F32,
@@ -170,12 +229,16 @@ fn pool() -> Case {
     for plane in input.chunks(width * height) {
         for x in 0..4 {
             for y in 0..3 {
-                let window = (0..2).flat_map(|i| (0..3).map(move |j| plane[(2 * x + i) * height + 3 * y + j]));
+                let window =
+                    (0..2).flat_map(|i| (0..3).map(move |j| plane[(2 * x + i) * height + 3 * y + j]));
                 expected.push(window.fold(f32::MIN, f32::max));
             }
         }
     }
-    let info: Vec<u64> = [batch, channels, width, height, channels * width * height, width * height, height, 1].map(|x| x as u64).to_vec();
+    let info: Vec<u64> =
+        [batch, channels, width, height, channels * width * height, width * height, height, 1]
+            .map(|x| x as u64)
+            .to_vec();
     let out = vec![0f32; expected.len()];
     Case {
         file: "candle-kernels-0.9.1/src/conv.cu",
@@ -183,7 +246,16 @@ fn pool() -> Case {
         groups: [2, 1, 1],
         group: [64, 1, 1],
         shared: 0,
-        args: vec![number(input.len() as u64), number(2u64), number(3u64), number(2u64), number(3u64), memory(&info), memory(&input), memory(&out)],
+        args: vec![
+            number(input.len() as u64),
+            number(2u64),
+            number(3u64),
+            number(2u64),
+            number(3u64),
+            memory(&info),
+            memory(&input),
+            memory(&out),
+        ],
         result: 2,
         expected: bytes(&expected),
         kind: Kind::F32,

@@ -141,7 +141,7 @@ impl<'a> Names<'a> {
                 if node.kind == "VarDecl" {
                     self.globals.insert(node.id, prefix.to_owned());
                 }
-                self.body(node, prefix);
+                self.body(node);
             }
             "VarTemplateDecl" => {
                 for child in
@@ -185,12 +185,12 @@ impl<'a> Names<'a> {
             }
         }
         if let Some(body) = node.body() {
-            self.body(body, prefix);
+            self.body(body);
         }
     }
 
     /// Declarations inside functions: variables, records, typedefs and closures.
-    fn body(&mut self, node: &'a Node, prefix: &str) {
+    fn body(&mut self, node: &'a Node) {
         for child in &node.children {
             match child.kind.as_str() {
                 "LambdaExpr" => {
@@ -199,7 +199,7 @@ impl<'a> Names<'a> {
                         let name = format!("(lambda at {}:{line}:{column})", self.path);
                         self.add_record(closure, name, format!("closure_{line}"));
                     }
-                    child.children.iter().skip(1).for_each(|inner| self.body(inner, prefix));
+                    child.children.iter().skip(1).for_each(|inner| self.body(inner));
                 }
                 "CXXRecordDecl"
                 | "ClassTemplateSpecializationDecl"
@@ -210,9 +210,9 @@ impl<'a> Names<'a> {
                 }
                 "VarDecl" => {
                     self.insert(child);
-                    self.body(child, prefix);
+                    self.body(child);
                 }
-                _ => self.body(child, prefix),
+                _ => self.body(child),
             }
         }
     }

@@ -64,6 +64,9 @@ pub(super) struct Instance<'a> {
     pub errors: Vec<(usize, String)>,
 }
 
+/// The address spaces of a call's arguments and of its result.
+type Effects = (Vec<Option<Space>>, Vec<Option<Space>>);
+
 /// The program.
 #[derive(Debug)]
 pub(super) struct Program<'a> {
@@ -74,6 +77,8 @@ pub(super) struct Program<'a> {
     pub instances: Vec<Instance<'a>>,
     by_key: HashMap<Key, usize>,
     open: Vec<u64>,
+    /// What calls make known, by the function and what is known of its arguments.
+    known: HashMap<Key, Effects>,
     used: HashMap<String, usize>,
     /// Parameters of kernels that are only read.
     constant: BTreeSet<u64>,
@@ -94,6 +99,7 @@ impl<'a> Program<'a> {
             instances: Vec::new(),
             by_key: HashMap::new(),
             open: Vec::new(),
+            known: HashMap::new(),
             used: HashMap::new(),
             constant: BTreeSet::new(),
             shared: HashMap::new(),
@@ -338,20 +344,23 @@ impl<'a> Program<'a> {
     }
 
     /// What a call with these spaces makes known: of its arguments, and of its result.
-    fn effects(
-        &mut self,
-        function: u64,
-        known: Vec<Option<Space>>,
-    ) -> (Vec<Option<Space>>, Vec<Option<Space>>) {
+    fn effects(&mut self, function: u64, known: Vec<Option<Space>>) -> Effects {
+        let wanted = Key { function, spaces: known };
+        if let Some(found) = self.known.get(&wanted) {
+            return found.clone();
+        }
         let node = self.names.nodes[&function];
         let record = self.names.members.get(&node.id).copied().filter(|_| !self.is_static(node));
         self.open.push(function);
-        let spaces = self.analyze(node, record, &Key { function, spaces: known }, false);
+        let spaces = self.analyze(node, record, &wanted, false);
         self.open.pop();
         let given = self.given(node, record, &spaces);
-        (given, spaces.result.iter().map(|slot| spaces.get(*slot)).collect())
+        let found: Effects = (given, spaces.result.iter().map(|slot| spaces.get(*slot)).collect());
+        self.known.insert(wanted, found.clone());
+        found
     }
 
+    /// The spaces of a function's object and arguments.
     fn given(&self, node: &Node, record: Option<u64>, spaces: &Spaces) -> Vec<Option<Space>> {
         let mut given = Vec::new();
         if record.is_some() {

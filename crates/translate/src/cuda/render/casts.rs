@@ -28,9 +28,9 @@ impl Renderer<'_, '_> {
                             Some(object) => object.to_owned(),
                             None => format!("(*{})", Self::wrap(&text)),
                         };
-                        format!("(&{})", self.to_base(node, &object))
+                        format!("(&{})", self.base_of(node, &object))
                     }
-                    false => self.to_base(node, &text),
+                    false => self.base_of(node, &text),
                 }
             }
             "NoOp" if !is_explicit => self.expr(inner),
@@ -150,7 +150,7 @@ impl Renderer<'_, '_> {
     }
 
     /// The member that stands for a base of an object.
-    pub(super) fn to_base(&mut self, cast: &Node, object: &str) -> String {
+    pub(super) fn base_of(&mut self, cast: &Node, object: &str) -> String {
         let Some(inner) = cast.first() else { return object.to_owned() };
         let from = self.ty(inner);
         let to = self.ty(cast);

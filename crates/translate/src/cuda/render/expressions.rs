@@ -243,7 +243,7 @@ impl Renderer<'_, '_> {
             inner = next;
         }
         for cast in casts.into_iter().rev() {
-            text = self.to_base(cast, &text);
+            text = self.base_of(cast, &text);
         }
         text
     }

@@ -392,7 +392,7 @@ impl<'a> Renderer<'_, 'a> {
         let bare = value;
         if bare.kind == "CXXConstructExpr" && bare.children.is_empty() {
             let has_call = self.program.constructor(bare).is_some();
-            if !has_call && !ty.name().is_some_and(|name| name == "dim3") {
+            if !has_call && ty.name().is_none_or(|name| name != "dim3") {
                 return String::new();
             }
         }
@@ -405,7 +405,6 @@ impl<'a> Renderer<'_, 'a> {
             }
             _ => self.expr(value),
         };
-        let _ = node;
         format!(" = {text}")
     }
 }

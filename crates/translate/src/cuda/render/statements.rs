@@ -372,7 +372,7 @@ impl<'a> Renderer<'_, 'a> {
         let name = self.variables.get(&node.id).cloned().unwrap_or(name);
         let declared = self.declare(&ty, &levels, &name, None, at);
         let value = match node.initializer() {
-            Some(value) => self.initial_value(node, value, &ty),
+            Some(value) => self.initial_value(value, &ty),
             None => String::new(),
         };
         // The specifiers end where the declarator begins.
@@ -388,7 +388,7 @@ impl<'a> Renderer<'_, 'a> {
         (base.to_owned(), format!("{rest}{value}"))
     }
 
-    fn initial_value(&mut self, node: &'a Node, value: &'a Node, ty: &Ty) -> String {
+    fn initial_value(&mut self, value: &'a Node, ty: &Ty) -> String {
         let bare = value;
         if bare.kind == "CXXConstructExpr" && bare.children.is_empty() {
             let has_call = self.program.constructor(bare).is_some();

@@ -122,10 +122,10 @@ impl<'a> Names<'a> {
                 // The first is the pattern.
                 let is_function = |child: &&'a Node| is_function(&child.kind);
                 for child in node.children.iter().filter(is_function).skip(1) {
-                    self.function(child, prefix, record);
+                    self.function(child, record);
                 }
             }
-            kind if is_function(kind) => self.function(node, prefix, record),
+            kind if is_function(kind) => self.function(node, record),
             "TypedefDecl" | "TypeAliasDecl" => {
                 let name = format!("{prefix}{}", node.name);
                 if self.name_record(node, &name) {
@@ -162,7 +162,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn function(&mut self, node: &'a Node, prefix: &str, record: Option<u64>) {
+    fn function(&mut self, node: &'a Node, record: Option<u64>) {
         let is_new = !self.nodes.contains_key(&node.id);
         self.insert(node);
         let owner = record.or((node.parent != 0).then_some(node.parent));

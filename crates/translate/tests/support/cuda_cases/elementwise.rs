@@ -31,7 +31,7 @@ fn at(is_transposed: bool, i: usize) -> usize {
 
 /// `out[i] = f(in[i])` of candle, over a transposed input for every other kernel.
 fn unary(kernel: &'static str, ulp: u32, f: impl Fn(f64) -> f64) -> Case {
-    let is_transposed = kernel.len() % 2 == 0;
+    let is_transposed = kernel.len().is_multiple_of(2);
     let input = floats(N, 1);
     let expected: Vec<f32> = (0..N).map(|i| f(f64::from(input[at(is_transposed, i)])) as f32).collect();
     let info = memory(&layout(is_transposed));

@@ -3,6 +3,7 @@
 mod apple;
 mod corpus;
 mod coverage;
+mod cuda;
 mod errors;
 mod folders;
 mod layers;
@@ -22,7 +23,7 @@ const USAGE: &str = "\
 usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked | --cost [--all | --kernels=PART]]
        [--sample=N] [--device=cpu|cuda] [--pack=BUNDLE]
        | coverage [SELECTION...] | mutants [summary] [CRATE...] [--shard K/N] [--seed N] [--again] [--own-tests-only]
-       | numerics [FUNCTION...] [--json] [--samples N] | opencl [PACKAGE...] [PART] [--every=N] [--lanes=N]
+       | numerics [FUNCTION...] [--json] [--samples N] | cuda [PART] [--all] | opencl [PACKAGE...] [PART] [--every=N] [--lanes=N]
   apple    build the Metal driver's tests for Apple's systems, on Linux; run what can be run
   book     build the book from docs/ into target/book
   tidy     check the rules of the house
@@ -31,6 +32,7 @@ usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--j
            and compilation time of a sample of kernels, of --all, or of those with PART in their name, and holds the budget for them
   coverage lines that the tests run, by crate; SELECTION as for `cargo nextest run`
   mutants  whether the tests notice faults put into the code, on a sample; goes on where it was stopped
+  cuda     translate published CUDA C++ of the packages, files with PART in their name, and compile the results, with --all every kernel
   numerics measure the float functions on the CPU and write docs/numerics.md
   opencl   translate published OpenCL C and compile the results: every Nth file with PART in its name, with vectors of N (1) components";
 
@@ -66,6 +68,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["apple", rest @ ..] => apple::run(root, rest),
         ["coverage", rest @ ..] => coverage::run(root, rest),
         ["mutants", rest @ ..] => mutants::run(root, rest),
+        ["cuda", rest @ ..] => cuda::run(root, rest),
         ["numerics", rest @ ..] => numerics::run(root, rest),
         ["opencl", rest @ ..] => opencl::run(root, rest),
         ["corpus", rest @ ..] => corpus::run(root, rest),

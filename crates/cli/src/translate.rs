@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use elinvar::MathMode;
 use elinvar_msl::Toolchain;
-use elinvar_translate::{Error, Options, Translation};
+use elinvar_translate::{CudaOptions, Error, Options, Translation};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
@@ -18,6 +18,8 @@ use crate::source::SourceOptions;
 enum Language {
     /// OpenCL C 1.2
     Opencl,
+    /// CUDA C++
+    Cuda,
     /// WebGPU Shading Language
     Wgsl,
     /// A compute shader in GLSL 4.50
@@ -33,6 +35,7 @@ enum Language {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  elinvar translate --from opencl saxpy.cl -o saxpy.metal\n  \
     elinvar translate --from opencl -I include -D TILE=16 --kernel gemm kernels.cl | less\n  \
+    elinvar translate --from cuda reduce.cu -o reduce.metal\n  \
     elinvar translate --from wgsl reduce.wgsl -o reduce.metal\n\n\
     A kernel that cannot be translated is an error with its line; the others are written, and the exit code is 1.")]
 pub struct Translate {
@@ -49,6 +52,12 @@ pub struct Translate {
     /// Translate only this kernel; may be repeated
     #[arg(long = "kernel", value_name = "K")]
     kernels: Vec<String>,
+    /// Of CUDA, compute in `float` where arithmetic in `double` has no other translation
+    #[arg(long)]
+    double_as_float: bool,
+    /// Of CUDA, write the launches `<<<>>>` as Rust to this file
+    #[arg(long, value_name = "FILE")]
+    host_stub: Option<PathBuf>,
     /// Write no `#line` directives
     #[arg(long)]
     no_lines: bool,
@@ -66,6 +75,9 @@ impl Translate {
         self.expect_kernels(&translation)?;
         if let Some(out) = &self.out {
             output::replace_with(out, &translation.msl)?;
+        }
+        if let (Some(file), Some(text)) = (&self.host_stub, &translation.host) {
+            output::replace_with(file, text)?;
         }
         if self.json {
             print_json(&report_json(&translation))?;
@@ -89,7 +101,17 @@ impl Translate {
                 let options = Options { lines: !self.no_lines, kernels: self.kernels.clone() };
                 elinvar_translate::opencl(&toolchain, &load()?, &options)
             }
-            _ if !self.kernels.is_empty() => return Err(Failure::usage("--kernel is for OpenCL C")),
+            Language::Cuda => {
+                let toolchain = Toolchain::find().map_err(elinvar_driver::Error::from)?;
+                let options = CudaOptions {
+                    lines: !self.no_lines,
+                    kernels: self.kernels.clone(),
+                    double_as_float: self.double_as_float,
+                    host_stub: self.host_stub.is_some(),
+                };
+                elinvar_translate::cuda(&toolchain, &load()?, &options)
+            }
+            _ if !self.kernels.is_empty() => return Err(Failure::usage("--kernel is for OpenCL C and CUDA")),
             Language::Wgsl => elinvar_translate::shader(&load()?, elinvar_translate::Language::Wgsl),
             Language::Glsl => elinvar_translate::shader(&load()?, elinvar_translate::Language::Glsl),
             Language::Spirv => {

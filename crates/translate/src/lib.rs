@@ -5,10 +5,13 @@
 //!
 //! clang parses the source, as a separate process; its typed tree decides what each expression means.
 //!
+//! [`cuda`] translates CUDA C++ in the same way: templates are instantiated, generic pointers get address spaces.
+//!
 //! [`shader`] and [`spirv`] translate WGSL, GLSL and SPIR-V by the library naga.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod cuda;
 mod naga;
 mod opencl;
 
@@ -16,6 +19,7 @@ use std::borrow::Cow;
 
 use elinvar_driver::{Diagnostic, Source, SourceLanguage};
 
+pub use self::cuda::{CudaOptions, translate as cuda};
 pub use self::naga::{Language, shader, spirv};
 pub use opencl::report::Argument;
 pub use opencl::{Kernel, Options, Translation, translate as opencl};

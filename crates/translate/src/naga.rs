@@ -182,6 +182,7 @@ fn write(module: &Module, info: &ModuleInfo) -> Result<Translation, String> {
         functions: BTreeMap::new(),
         renamed,
         differences,
+        host: None,
     })
 }
 

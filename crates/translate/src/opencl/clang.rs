@@ -31,8 +31,32 @@ const LANGUAGE: &[&str] = &[
 /// Largest tree in bytes of JSON.
 const MAX_TREE: u64 = 2 << 30;
 
+/// How clang is told the language.
+pub(crate) struct Language {
+    /// Options for all runs.
+    pub options: Vec<String>,
+    /// Further options of the run that preprocesses.
+    pub preprocess: Vec<String>,
+    /// Names of the source and of the preprocessed text in the scratch folder.
+    pub files: [&'static str; 2],
+    /// Headers that are written to a folder of this name, which is searched first.
+    pub headers: Option<(&'static str, &'static [(&'static str, &'static str)])>,
+}
+
+impl Language {
+    fn opencl() -> Self {
+        Self {
+            options: LANGUAGE.iter().map(|option| (*option).to_owned()).collect(),
+            preprocess: vec!["-cl-no-stdinc".into()],
+            files: [MAIN, TEXT],
+            headers: None,
+        }
+    }
+}
+
 /// A source under translation.
-pub(super) struct Clang<'a> {
+pub(crate) struct Clang<'a> {
+    language: Language,
     toolchain: &'a Toolchain,
     source: &'a Source,
     scratch: Scratch,
@@ -41,6 +65,10 @@ pub(super) struct Clang<'a> {
 
 impl<'a> Clang<'a> {
     pub fn new(toolchain: &'a Toolchain, source: &'a Source) -> Result<Self> {
+        Self::of(Language::opencl(), toolchain, source)
+    }
+
+    pub fn of(mut language: Language, toolchain: &'a Toolchain, source: &'a Source) -> Result<Self> {
         let io = |error: std::io::Error| Error::Environment(error.to_string());
         let scratch = Scratch::new().map_err(io)?;
         let mut text = String::new();
@@ -48,28 +76,40 @@ impl<'a> Clang<'a> {
             let name = file.name.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r'], " ");
             text.push_str(&format!("#line 1 \"{name}\"\n{}\n", file.text.trim_start_matches('\u{feff}')));
         }
-        std::fs::write(scratch.path().join(MAIN), text).map_err(io)?;
+        std::fs::write(scratch.path().join(language.files[0]), text).map_err(io)?;
+        if let Some((folder, headers)) = language.headers {
+            let folder = scratch.path().join(folder);
+            std::fs::create_dir(&folder).map_err(io)?;
+            for (name, text) in headers {
+                let file = folder.join(name);
+                std::fs::create_dir_all(file.parent().unwrap_or(&folder)).map_err(io)?;
+                std::fs::write(file, text).map_err(io)?;
+            }
+            language.preprocess.extend(["-isystem".into(), folder.display().to_string()]);
+        }
         let mut limits = Limits::from_env().map_err(Error::Environment)?;
         limits.stdout = MAX_TREE;
-        Ok(Self { toolchain, source, scratch, limits })
+        Ok(Self { language, toolchain, source, scratch, limits })
     }
 
     /// Path of the preprocessed text, as clang writes it in the tree.
     pub fn text_path(&self) -> String {
-        self.scratch.path().join(TEXT).display().to_string()
+        self.scratch.path().join(self.language.files[1]).display().to_string()
     }
 
     /// The preprocessed text.
     pub fn preprocess(&self) -> Result<Text> {
-        let mut arguments = vec!["-E".to_owned(), "-C".into(), "-cl-no-stdinc".into()];
+        let mut arguments = vec!["-E".to_owned(), "-C".into()];
+        arguments.extend(self.language.preprocess.iter().cloned());
         arguments.extend(self.macros());
-        let output = self.run(&arguments, MAIN)?;
+        let output = self.run(&arguments, self.language.files[0])?;
         let errors = diagnostics(&output.stderr);
         if !output.status.success() {
             return Err(failed(errors, &output.stderr));
         }
-        let mut text = Text::new(&String::from_utf8_lossy(&output.stdout));
-        let main = self.scratch.path().join(MAIN);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let mut text = if self.language.headers.is_some() { Text::of(&stdout) } else { Text::new(&stdout) };
+        let main = self.scratch.path().join(self.language.files[0]);
         self.expect_inside(&text.files, &main)?;
         text.files.iter_mut().for_each(|name| shorten(name, self.scratch.path()));
         Ok(text)
@@ -77,24 +117,29 @@ impl<'a> Clang<'a> {
 
     /// The tree of preprocessed text, in JSON.
     pub fn tree(&self, text: &str) -> Result<Vec<u8>> {
-        let written = std::fs::write(self.scratch.path().join(TEXT), text);
+        let written = std::fs::write(self.scratch.path().join(self.language.files[1]), text);
         written.map_err(|error| Error::Environment(error.to_string()))?;
         let arguments = ["-fsyntax-only", "-Xclang", "-ast-dump=json", "-w"].map(str::to_owned);
-        let output = self.run(&arguments, TEXT)?;
+        let output = self.run(&arguments, self.language.files[1])?;
         if output.status.success() {
             return Ok(output.stdout);
         }
         // The same errors, at the places in the user's files.
         let mut arguments = vec!["-fsyntax-only".to_owned(), "-w".into()];
+        arguments.extend(self.language.headers.iter().flat_map(|_| self.language.preprocess.iter().cloned()));
         arguments.extend(self.macros());
-        let original = self.run(&arguments, MAIN)?;
+        let original = self.run(&arguments, self.language.files[0])?;
         let stderr = if original.status.success() { output.stderr } else { original.stderr };
         Err(failed(diagnostics(&stderr), &stderr))
     }
 
     fn run(&self, arguments: &[String], file: &str) -> Result<elinvar_msl::process::Output> {
         let mut command = Command::new(self.toolchain.path());
-        command.args(LANGUAGE).args(arguments).arg(self.scratch.path().join(file)).stdin(Stdio::null());
+        command
+            .args(&self.language.options)
+            .args(arguments)
+            .arg(self.scratch.path().join(file))
+            .stdin(Stdio::null());
         run(&mut command, &self.limits).map_err(|failure| match failure {
             Failure::Start(error) => Error::Environment(format!("clang cannot be run: {error}")),
             Failure::Killed(why) => Error::Environment(format!("clang {why}")),
@@ -121,7 +166,8 @@ impl<'a> Clang<'a> {
     fn expect_inside(&self, files: &[String], main: &Path) -> Result<()> {
         let Some(roots) = self.source.include_roots() else { return Ok(()) };
         for name in files {
-            if self.source.files.iter().any(|file| file.name == *name) || name.starts_with('<') {
+            let is_ours = Path::new(name).starts_with(self.scratch.path());
+            if self.source.files.iter().any(|file| file.name == *name) || name.starts_with('<') || is_ours {
                 continue;
             }
             let path = std::fs::canonicalize(name).unwrap_or_else(|_| PathBuf::from(name));

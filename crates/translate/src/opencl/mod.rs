@@ -9,15 +9,15 @@
 
 mod ast;
 mod builtins;
-mod clang;
+pub(crate) mod clang;
 mod helpers;
-mod names;
+pub(crate) mod names;
 mod output;
 mod program;
 mod prune;
 mod render;
 pub(crate) mod report;
-mod text;
+pub(crate) mod text;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -77,6 +77,8 @@ pub struct Translation {
     pub renamed: BTreeSet<(String, String)>,
     /// What differs in precision or meaning.
     pub differences: BTreeSet<String>,
+    /// The launches of a CUDA source in Rust, if they were asked for.
+    pub host: Option<String>,
 }
 
 /// Nesting of the tree needs stack: this much is reserved, and only used by deep sources.
@@ -171,6 +173,7 @@ impl Translator<'_> {
             functions: notes.functions.clone(),
             renamed: notes.renamed.clone(),
             differences: notes.differences.clone(),
+            host: None,
         })
     }
 

@@ -242,7 +242,7 @@ const METAL: &[&str] = &[
 
 /// Renames what MSL does not allow.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     /// All words of the source.
     used: HashSet<String>,
     keywords: HashSet<&'static str>,
@@ -263,6 +263,20 @@ impl Names {
             || name.starts_with("cl_")
             || (self.global.contains(name) && self.metal.contains(name));
         if is_taken { self.free(name) } else { name.to_owned() }
+    }
+
+    /// The name of something in a function: only keywords are not allowed.
+    pub fn of_local(&self, name: &str) -> String {
+        if self.keywords.contains(name) { self.free(name) } else { name.to_owned() }
+    }
+
+    /// The name of something at file scope, whether or not the source declares it.
+    pub fn of_global(&self, name: &str) -> String {
+        if self.keywords.contains(name) || self.metal.contains(name) {
+            self.free(name)
+        } else {
+            name.to_owned()
+        }
     }
 
     /// The word, with as many `_` behind it as make it one that the source does not have.

@@ -13,7 +13,7 @@ pub struct Argument {
 
 /// What was mapped how.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     pub kernels: BTreeMap<String, Vec<Argument>>,
     pub group_sizes: BTreeMap<String, [u64; 3]>,
     pub renamed: BTreeSet<(String, String)>,

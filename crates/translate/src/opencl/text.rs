@@ -2,7 +2,7 @@
 
 /// Preprocessed text.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(crate) struct Text {
     /// The text. Line markers are empty lines.
     pub text: String,
     /// Offset of each line.
@@ -15,7 +15,7 @@ pub(super) struct Text {
 
 /// A place in the user's files. Lines and columns begin at 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Location {
+pub(crate) struct Location {
     pub file: String,
     pub line: u32,
     pub column: u32,
@@ -24,7 +24,11 @@ pub(super) struct Location {
 impl Text {
     /// Reads the output of `clang -E`.
     pub fn new(preprocessed: &str) -> Self {
-        let preprocessed = &without_as_macros(preprocessed);
+        Self::of(&without_as_macros(preprocessed))
+    }
+
+    /// Reads the output of `clang -E` of another language.
+    pub fn of(preprocessed: &str) -> Self {
         let mut text = String::with_capacity(preprocessed.len());
         let (mut starts, mut origins, mut files) = (Vec::new(), Vec::new(), Vec::<String>::new());
         let (mut file, mut line) = (0, 1);
@@ -121,7 +125,7 @@ fn marker(row: &str) -> Option<(u32, String)> {
 }
 
 /// Offset behind white space and comments.
-pub(super) fn skip_blank(text: &str, mut at: usize) -> usize {
+pub(crate) fn skip_blank(text: &str, mut at: usize) -> usize {
     loop {
         let rest = &text[at..];
         let blank = rest.len() - rest.trim_start().len();
@@ -138,13 +142,13 @@ pub(super) fn skip_blank(text: &str, mut at: usize) -> usize {
 }
 
 /// Offset behind the call of a macro whose name ends at an offset; the same offset if no `(` follows.
-pub(super) fn call_end(text: &str, name_end: usize) -> usize {
+pub(crate) fn call_end(text: &str, name_end: usize) -> usize {
     let open = skip_blank(text, name_end.min(text.len()));
     if text[open..].starts_with('(') { closing(text, open).unwrap_or(name_end) } else { name_end }
 }
 
 /// Offset behind the bracket that closes the one at an offset.
-pub(super) fn closing(text: &str, open: usize) -> Option<usize> {
+pub(crate) fn closing(text: &str, open: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens(text, open) {
         match token {
@@ -162,7 +166,7 @@ pub(super) fn closing(text: &str, open: usize) -> Option<usize> {
 }
 
 /// The tokens from an offset on: words and numbers, literals, and single other characters.
-pub(super) fn tokens(text: &str, from: usize) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn tokens(text: &str, from: usize) -> impl Iterator<Item = (usize, &str)> {
     let mut at = from;
     std::iter::from_fn(move || {
         at = skip_blank(text, at);
@@ -182,7 +186,7 @@ pub(super) fn tokens(text: &str, from: usize) -> impl Iterator<Item = (usize, &s
 }
 
 /// The words of a text, outside comments and literals.
-pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     tokens(text, 0)
         .map(|(_, token)| token)
         .filter(|token| token.starts_with(|c: char| is_word(c) && !c.is_ascii_digit()))

@@ -120,6 +120,25 @@ impl<'m> Kernel<'m> {
         }
     }
 
+    /// Number of threadgroup barriers in a block.
+    pub fn barriers_of(&self, block: BlockId) -> f64 {
+        let is_barrier = |inst: &&Inst| match &inst.op {
+            Op::Call(call) => match &call.callee {
+                Callee::Function(name) => {
+                    Intrinsic::parse(name).is_some_and(Intrinsic::is_threadgroup_barrier)
+                }
+                Callee::Indirect(_) => false,
+            },
+            _ => false,
+        };
+        self.function.block(block).insts.iter().filter(is_barrier).count() as f64
+    }
+
+    /// The block that defines a value; `None` for a parameter.
+    pub fn block_of(&self, value: ValueId) -> Option<BlockId> {
+        self.defined.get(&value).map(|(block, _)| *block)
+    }
+
     /// The address space of an object.
     pub fn space(&self, root: Option<&Root>) -> Space {
         match root {

@@ -4,6 +4,7 @@
 //! reported. Each result is first compared with the baseline's. The `cpu` suite is measured with one thread and with all threads; the others
 //! once.
 
+mod advice;
 mod carried;
 mod checks;
 mod compile;
@@ -67,6 +68,8 @@ Suites:
   cuda     whole kernels, launches, graphs and copies on an NVIDIA GPU
   targets  the figures that the project promises, with their targets; as first NAME, and figures behind it.
            Not among the suites that run by default. --table FILE replaces the device's table in a Markdown file
+  advice   each remedy of elinvar analyze: a kernel, its mended twin, and the gain; as first NAME, and remedies behind it.
+           Not among the suites that run by default
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
 
@@ -278,6 +281,15 @@ impl Bench {
             let contexts = self.contexts(self.device)?;
             let all = contexts.last();
             return all.map_or(Ok(()), |all| targets::run(all, names, self.json, self.table.as_deref()));
+        }
+        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "advice") {
+            if self.check.is_some() || self.record.is_some() || self.table.is_some() {
+                return Err(Failure::usage(
+                    "advice has no recorded ratios: use it without --check, --record and --table",
+                ));
+            }
+            let contexts = self.contexts(self.device)?;
+            return contexts.last().map_or(Ok(()), |all| advice::run(all, names, self.json));
         }
         let recorded = self.check.as_ref().map(|path| Record::open(path)).transpose()?;
         let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();

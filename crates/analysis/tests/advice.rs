@@ -1,0 +1,76 @@
+//! Advice: each remedy is found in the kernel of its pair of `elinvar bench advice`, and not in the mended twin.
+
+mod common;
+
+use elinvar_analysis::{Advice, Launch, Machine, Remedy};
+
+const ADVICE: &str = include_str!("../../cli/src/bench/kernels/advice.metal");
+const REDUCE: &str = include_str!("../../cli/src/bench/kernels/reduce.metal");
+const HISTOGRAM: &str = include_str!("../../cli/src/bench/kernels/histogram.metal");
+
+fn advice(source: &str, kernel: &str, machine: Machine, launch: Option<&Launch>) -> Vec<Advice> {
+    let (module, signature) = common::module(source, kernel);
+    common::analyzed(&module, &signature).advice(machine, launch).expect("advice")
+}
+
+fn line_of(source: &str, text: &str) -> u32 {
+    let at = source.lines().position(|line| line.contains(text)).expect(text);
+    at as u32 + 1
+}
+
+#[test]
+fn remedies_are_found_in_the_kernel_and_not_in_its_twin() {
+    for (remedy, source, kernel, twin, at) in [
+        (Remedy::SwapAxes, ADVICE, "columns", "rows", Some("out[i] = a[i] * 2.0f")),
+        (Remedy::Vectorize, ADVICE, "bytes", "bytes_by_four", Some("out[i] = 255 - a[i]")),
+        (Remedy::PadTile, ADVICE, "tile", "tile_padded", Some("= t[local.x][local.y + row]")),
+        (Remedy::MoveToConstant, ADVICE, "weights", "weights_constant", Some("sum = sum * v + w[j]")),
+        (Remedy::Hoist, ADVICE, "powers", "powers_hoisted", Some("out[i] += a[i]")),
+        (Remedy::SplitBranch, ADVICE, "alternating", "by_simdgroup", Some("if (i % 2 == 0)")),
+        (Remedy::SimdgroupReduction, REDUCE, "reduce_tree", "reduce_simd", Some("for (uint step = size / 2")),
+        (
+            Remedy::PrivatizeHistogram,
+            HISTOGRAM,
+            "histogram_device",
+            "histogram_threadgroup",
+            Some("&bins[data[id]]"),
+        ),
+    ] {
+        for machine in [Machine::Cpu, Machine::Gpu] {
+            let found = advice(source, kernel, machine, None);
+            let own: Vec<&Advice> = found.iter().filter(|advice| advice.remedy == remedy).collect();
+            let expected = usize::from(remedy.machines().contains(&machine));
+            assert_eq!(own.len(), expected, "{} on {machine:?}: {found:#?}", remedy.name());
+            let line = at.map(|text| line_of(source, text));
+            for advice in own {
+                assert_eq!(advice.location.as_ref().map(|place| place.line), line, "{advice:?}");
+                assert!(advice.gain > 1.1 && advice.gain < 100.0, "{advice:?}");
+                println!("{} {} {:.2} {}", machine.name(), remedy.name(), advice.gain, advice.reason);
+            }
+            assert_eq!(found.len(), expected, "only what is wrong with it: {found:#?}");
+            let twins = advice(source, twin, machine, None);
+            assert!(twins.is_empty(), "{twin} on {machine:?}: {twins:#?}");
+        }
+    }
+}
+
+#[test]
+fn small_threadgroups_are_advised_against() {
+    for machine in [Machine::Cpu, Machine::Gpu] {
+        for (threads, is_small) in [(8, true), (40, true), (256, false), (512, false), (128, false)] {
+            let launch = Launch { grid: [1 << 20, 1, 1], group: [threads, 1, 1], ..Launch::default() };
+            let found = advice(ADVICE, "scale", machine, Some(&launch));
+            let expected = is_small && machine == Machine::Gpu;
+            assert_eq!(
+                found.iter().any(|a| a.remedy == Remedy::ResizeGroup),
+                expected,
+                "{threads} {machine:?} {found:?}"
+            );
+        }
+        // Its threads have places in a tile.
+        let launch = Launch { grid: [512, 512, 1], group: [8, 1, 1], ..Launch::default() };
+        assert!(
+            !advice(ADVICE, "tile", machine, Some(&launch)).iter().any(|a| a.remedy == Remedy::ResizeGroup)
+        );
+    }
+}

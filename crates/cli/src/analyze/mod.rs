@@ -1,7 +1,9 @@
 //! `elinvar analyze`: what kernels do to memory and arithmetic units, from their code, without running them.
 
+mod fix;
 mod occupancy;
 mod text;
+mod tokens;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,7 @@ use crate::source::{Math, SourceOptions};
 use crate::target::Target;
 use crate::value::{Value, parse_size, split_pair};
 
+use fix::{Wanted, fix};
 use occupancy::{KernelOccupancy, Request};
 
 /// Analyze kernels: memory accesses, operations, loops, traffic of a launch
@@ -75,6 +78,12 @@ pub struct Analyze {
     /// The machine that advice is for: cpu or gpu
     #[arg(long, value_name = "MACHINE", default_value = "gpu")]
     machine: Machine,
+    /// Change the files by the advice swap-axes, pad-tile and simdgroup-reduction, where the edit keeps the results
+    #[arg(long, conflicts_with_all = ["json", "github", "sarif"])]
+    fix: bool,
+    /// Print what --fix would change, as a unified diff
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
     /// Occupancy of a GPU, which need not be there, by threadgroup size
     ///
     /// Registers are those of NVIDIA's assembler, if ELINVAR_PTXAS names it or it is on the path, otherwise an estimate.
@@ -144,7 +153,9 @@ impl Analyze {
                 failures.push(Failure::input(format!("--set {name}: {why}")));
             }
         }
-        self.print(&analyzed)?;
+        if !self.fix {
+            self.print(&analyzed)?;
+        }
         if failures.is_empty() {
             failures.extend(self.write_plot(&analyzed).err());
         }
@@ -184,6 +195,13 @@ impl Analyze {
                 Ok(analyzed) => all.push(analyzed),
                 Err(failure) => failures.push(failure),
             }
+        }
+        if self.fix {
+            let wanted: Vec<Wanted<'_>> = all
+                .iter()
+                .map(|one: &Analyzed| Wanted { kernel: &one.analysis.kernel, advice: &one.advice })
+                .collect();
+            fix(file, &source, &wanted, self.dry_run)?;
         }
         for kernel in declared.unsupported.iter().filter(|kernel| is_selected(&self.kernels, &kernel.name)) {
             failures.push(elinvar::Error::Compile(vec![kernel.reason.clone()]).into());

@@ -11,7 +11,7 @@ use elinvar_ir::{
     PostDominators, Term, Type, Typed, ValueId,
 };
 use elinvar_spmd::THREADGROUP_SECTION;
-use elinvar_spmd::intrinsic::{Intrinsic, Position, SIMDGROUP, Uniform};
+use elinvar_spmd::intrinsic::{GroupOp, Intrinsic, Position, SIMDGROUP, Uniform};
 
 use crate::loops::Loops;
 use crate::poly::{Poly, Root, Symbol};
@@ -411,6 +411,10 @@ impl<'m> Kernel<'m> {
                 match Intrinsic::parse(name) {
                     Some(Intrinsic::Position(Position::Thread)) => Taint { lane: true, data: false },
                     Some(Intrinsic::Position(_)) => Taint::default(),
+                    // By the lane, not by data.
+                    Some(Intrinsic::Group(group)) if group.op == GroupOp::IsFirst => {
+                        Taint { lane: true, data: false }
+                    }
                     Some(Intrinsic::Group(group)) => {
                         let uniform = match group.op.declaration().uniform {
                             Uniform::Always => true,

@@ -74,3 +74,35 @@ fn small_threadgroups_are_advised_against() {
         );
     }
 }
+
+/// Trees that end before the last element, whose rest something else sums; loads that other threads or a later iteration change.
+#[test]
+fn what_only_looks_alike_is_not_advised_on() {
+    for (name, first, second) in [
+        ("tree to 2", "step > 0", "step > 1"),
+        ("tree to 32", "step > 0", "step > 32"),
+        ("a scan", "partial[local] += partial[local + step]", "partial[local + step] += partial[local]"),
+    ] {
+        let source = REDUCE.replacen(first, second, 1);
+        assert_ne!(source, REDUCE);
+        let found = advice(&source, "reduce_tree", Machine::Gpu, None);
+        // A scan combines two elements as a tree does, and stores the sum elsewhere.
+        let expected = usize::from(name == "a scan");
+        assert!(found.len() <= expected, "{name}: {found:#?}");
+    }
+    for (name, body) in [
+        ("another place is written", "for (uint k = 0; k < n; ++k) { a[k] = a[0] + 1.0f; }"),
+        ("a barrier", "for (uint k = 0; k < n; ++k) { out[i + k] = a[i]; threadgroup_barrier(mem_flags::mem_device); }"),
+        ("another address each time", "for (uint k = 0; k < n; ++k) { out[i + k] = a[i + k]; }"),
+        ("not each time", "for (uint k = 0; k < n; ++k) { if (k % 3 == i) { out[k] = a[i] * 2.0f; } }"),
+    ] {
+        let source = format!(
+            "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device float* a [[buffer(0)]], device float* out [[buffer(1)]], constant uint& n [[buffer(2)]], uint i [[thread_position_in_grid]]) {{ {body} }}"
+        );
+        for machine in [Machine::Cpu, Machine::Gpu] {
+            let found = advice(&source, "k", machine, None);
+            let is_load = |one: &&Advice| matches!(one.remedy, Remedy::Hoist | Remedy::MoveToConstant);
+            assert_eq!(found.iter().filter(is_load).count(), 0, "{name}: {found:#?}");
+        }
+    }
+}

@@ -463,9 +463,28 @@ impl Rules<'_, '_, '_> {
         found
     }
 
-    /// Whether a variable of the loop's header is halved by each iteration.
+    /// Whether a variable of the loop's header is halved by each iteration, down to 1 or 0.
     fn halves(&self, index: usize) -> bool {
         let l = &self.kernel.loops.all[index];
+        // The loop ends if its variable is below this number.
+        let limit = |block: BlockId| {
+            let term = &self.kernel.function.block(block).term;
+            let Term::CondBr { cond: Operand::Value(cond), .. } = term else { return None };
+            let Op::ICmp { b: Operand::Const(limit), .. } = &self.kernel.definition(*cond)?.op else {
+                return None;
+            };
+            let leaves = term.successors().iter().any(|to| !l.contains(*to));
+            leaves.then(|| limit.as_unsigned(32)).flatten()
+        };
+        let mut limits =
+            self.kernel.function.block_ids().filter(|block| l.contains(*block)).filter_map(limit);
+        let Some(limit) = limits.next().filter(|limit| *limit <= 4) else { return false };
+        // A step that ends at 1 is below 2 afterwards; if the variable is twice the step, it is below 4.
+        let is_step = |half: ValueId| {
+            let mut insts = self.kernel.function.blocks.iter().flat_map(|block| &block.insts);
+            let uses = |inst: &Inst| inst.op.operands().contains(&&Operand::Value(half));
+            limit <= 2 || insts.any(|inst| !matches!(inst.op, Op::Phi { .. }) && uses(inst))
+        };
         let header = self.kernel.function.block(l.header);
         header.insts.iter().any(|inst| {
             let (Op::Phi { incoming, .. }, Some(result)) = (&inst.op, inst.result) else { return false };
@@ -482,7 +501,7 @@ impl Rules<'_, '_, '_> {
                     BinaryOp::UDiv | BinaryOp::SDiv => by == Some(2),
                     _ => false,
                 };
-                is_half && *a == Operand::Value(result)
+                is_half && *a == Operand::Value(result) && is_step(*value)
             })
         })
     }

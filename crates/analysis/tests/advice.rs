@@ -92,7 +92,10 @@ fn what_only_looks_alike_is_not_advised_on() {
     }
     for (name, body) in [
         ("another place is written", "for (uint k = 0; k < n; ++k) { a[k] = a[0] + 1.0f; }"),
-        ("a barrier", "for (uint k = 0; k < n; ++k) { out[i + k] = a[i]; threadgroup_barrier(mem_flags::mem_device); }"),
+        (
+            "a barrier",
+            "for (uint k = 0; k < n; ++k) { out[i + k] = a[i]; threadgroup_barrier(mem_flags::mem_device); }",
+        ),
         ("another address each time", "for (uint k = 0; k < n; ++k) { out[i + k] = a[i + k]; }"),
         ("not each time", "for (uint k = 0; k < n; ++k) { if (k % 3 == i) { out[k] = a[i] * 2.0f; } }"),
     ] {

@@ -19,6 +19,7 @@ mod runtime;
 mod table;
 mod targets;
 mod tiers;
+mod tune;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -70,6 +71,8 @@ Suites:
            Not among the suites that run by default. --table FILE replaces the device's table in a Markdown file
   advice   each remedy of elinvar analyze: a kernel, its mended twin, and the gain; as first NAME, and remedies behind it.
            Not among the suites that run by default
+  tune     threadgroup sizes: the one that Kernel::tune finds against all sizes and the suggested one; as first NAME, and kernels
+           behind it. Not among the suites that run by default
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
 
@@ -290,6 +293,15 @@ impl Bench {
             }
             let contexts = self.contexts(self.device)?;
             return contexts.last().map_or(Ok(()), |all| advice::run(all, names, self.json));
+        }
+        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "tune") {
+            if self.check.is_some() || self.record.is_some() || self.table.is_some() {
+                return Err(Failure::usage(
+                    "tune has no recorded ratios: use it without --check, --record and --table",
+                ));
+            }
+            let contexts = self.contexts(self.device)?;
+            return contexts.last().map_or(Ok(()), |all| tune::run(all, names, self.json));
         }
         let recorded = self.check.as_ref().map(|path| Record::open(path)).transpose()?;
         let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();

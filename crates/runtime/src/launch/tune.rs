@@ -20,6 +20,8 @@ use crate::{Arg, Args, Buffer, Grid, HostAccess, Kernel, Stream, Suggestion};
 /// Smallest and largest number of measurements of each size, after one warm-up launch, and the time after which no more than the smallest begin.
 const FEWEST_ROUNDS: usize = 5;
 const MOST_ROUNDS: usize = 40;
+/// As [`FEWEST_ROUNDS`], of the two that are compared at the end.
+const FEWEST_OF_TWO: usize = 12;
 const TIME: Duration = Duration::from_millis(60);
 /// Largest number of sizes that are measured.
 const CANDIDATES: usize = 8;
@@ -232,7 +234,7 @@ impl Kernel {
             self.pipeline.optimize(*group)?;
             measured.push(Measured { group: *group, ns: u64::MAX });
         }
-        let run = |measured: &mut [Measured], time: Duration| {
+        let run = |measured: &mut [Measured], fewest: usize| {
             let start = Instant::now();
             for round in 0..=MOST_ROUNDS {
                 for measured in &mut *measured {
@@ -245,19 +247,19 @@ impl Kernel {
                         measured.ns = measured.ns.min(profile.min_ns());
                     }
                 }
-                if round >= FEWEST_ROUNDS && start.elapsed() > time {
+                if round >= fewest && start.elapsed() > TIME {
                     break;
                 }
             }
             Ok::<_, Error>(())
         };
-        run(&mut measured, TIME)?;
+        run(&mut measured, FEWEST_ROUNDS)?;
         let first = measured.first().copied().ok_or_else(|| Error::invalid("tune: no size"))?;
         let best = measured.into_iter().min_by_key(|measured| measured.ns).unwrap_or(first);
         // Of many sizes, one is the fastest by chance: it has to be so again.
         let mut pair = [first, best].map(|one| Measured { ns: u64::MAX, ..one });
         if first.group != best.group {
-            run(&mut pair, TIME)?;
+            run(&mut pair, FEWEST_OF_TWO)?;
         }
         let [first, best] = if first.group == best.group { [first, best] } else { pair };
         let is_faster = best.ns < first.ns - first.ns / NOISE;

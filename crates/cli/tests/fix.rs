@@ -20,7 +20,8 @@ fn results(text: &str, kernel: &str, grid: [u32; 2], group: [u32; 2], len: usize
     let stream = device.stream().expect("a stream");
     let grid = Grid::threads((grid[0], grid[1])).group((group[0], group[1]));
     let takes_side = kernel.signature().args.len() == 3;
-    #[allow(unsafe_code)] // the sizes are those of the kernel's arguments
+    #[allow(unsafe_code)]
+    // SAFETY: the buffers are as long as the kernel's accesses of this grid.
     let launched = unsafe {
         match takes_side {
             true => kernel.launch(&stream, grid, (&input, &mut output, (len as f64).sqrt() as u32)),
@@ -87,7 +88,7 @@ fn what_cannot_be_fixed_is_said() {
         "= a[(y + row) * n + x];",
         "= a[(y + row) * n + x]; threadgroup float* p = &t[0][0]; p[0] = t[0][0];",
     );
-    let file = folder.write("k.metal", &address.replace("&t[0][0]", "(threadgroup float*)t"));
+    let file = folder.write("k.metal", address.replace("&t[0][0]", "(threadgroup float*)t"));
     let ended = elinvar(&["analyze", &file, "--kernel", "tile", "--fix"]);
     ended.expect(0, &["pad-tile: not fixed: `t` is also used without two indices"]);
 

@@ -538,7 +538,7 @@ impl Rules<'_, '_, '_> {
                     _ => false,
                 }
             };
-            operands.iter().all(|operand| is_loaded(operand)).then_some(name)
+            operands.iter().all(is_loaded).then_some(name)
         });
         let first = names.next()??;
         names.all(|name| name == Some(first)).then_some(first)
@@ -655,7 +655,7 @@ impl Rules<'_, '_, '_> {
             "a threadgroup of {volume} threads uses {:.0} % of the lanes of its simdgroups, and starts for {volume} threads only: {usual} threads",
             100.0 * used
         );
-        (gain >= LEAST_GAIN).then(|| Advice {
+        (gain >= LEAST_GAIN).then_some(Advice {
             remedy: Remedy::ResizeGroup,
             location: None,
             reason,

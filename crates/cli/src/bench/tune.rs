@@ -194,7 +194,7 @@ mod tests {
         assert!(
             all_sizes([128, 128, 128], &kernel)
                 .iter()
-                .all(|size| (32..=1024).contains(&size.iter().product()))
+                .all(|size| (32..=1024).contains(&size.iter().product::<usize>()))
         );
     }
 }

@@ -9,6 +9,7 @@
 //! On an NVIDIA GPU, a machine without a compiler runs a sample: `corpus --pack=FILE --sample=200` packs the kernels where there is one, and
 //! there `ELINVAR_BUNDLE=FILE corpus --device=cuda --sample=200` runs them, in a folder with `corpora/`.
 
+mod advice;
 mod cost;
 mod fetch;
 mod kernels;
@@ -69,6 +70,8 @@ struct Request<'a> {
     checked: bool,
     /// Only measure code size and compilation time.
     cost: bool,
+    /// Only list the advice of the analysis.
+    advice: bool,
     /// Of all kernels instead of a sample.
     all: bool,
     /// Of the kernels with this in their name.
@@ -90,6 +93,7 @@ fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
             "--json" => request.json = true,
             "--run" => request.run_only = true,
             "--cost" => request.cost = true,
+            "--advice" => request.advice = true,
             "--all" => request.all = true,
             option if option.starts_with("--kernels=") => request.kernels = option.strip_prefix("--kernels="),
             "--checked" => (request.run_only, request.checked) = (true, true),
@@ -118,6 +122,9 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let request = request(words)?;
     if request.cost {
         return cost(root, &request);
+    }
+    if request.advice {
+        return list_advice(root, &request);
     }
     let (device, packed) = device(&request)?;
     let runner = Runner { device, checked: request.checked };
@@ -188,6 +195,19 @@ fn thin(cases: &mut Vec<Case>, count: usize) {
     let kept: BTreeSet<usize> = evenly(cases.len(), count).collect();
     let mut number = 0..;
     cases.retain(|_| number.next().is_some_and(|number| kept.contains(&number)));
+}
+
+/// Lists the advice for kernels of the selected corpora.
+fn list_advice(root: &Path, request: &Request) -> Result<()> {
+    let mut looked = advice::Looked::default();
+    for corpus in sources::CORPORA {
+        if request.names.is_empty() || request.names.contains(&corpus.name) {
+            let folder = fetch::fetch(&root.join("corpora"), corpus)?;
+            advice::look(corpus, &folder, &mut looked)?;
+        }
+    }
+    print!("{}", advice::report(&looked));
+    Ok(())
 }
 
 /// Measures the cost of compiling the selected corpora.

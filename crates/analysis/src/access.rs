@@ -141,7 +141,12 @@ pub(crate) fn text(kernel: &Kernel<'_>, poly: &Poly) -> String {
 }
 
 fn stride(form: &Poly) -> Option<Poly> {
-    form.coefficient(&Symbol::Thread(0))?.plus(&form.coefficient(&Symbol::Lane)?, 1)
+    stride_along(form, 0)?.plus(&form.coefficient(&Symbol::Lane)?, 1)
+}
+
+/// The change of an address from a thread to the next one along a dimension.
+pub(crate) fn stride_along(form: &Poly, dimension: u8) -> Option<Poly> {
+    form.coefficient(&Symbol::Thread(dimension))
 }
 
 fn class(kernel: &Kernel<'_>, form: &Poly, taint: Taint, bytes: u64) -> (Class, Option<Poly>) {

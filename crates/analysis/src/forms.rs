@@ -11,7 +11,7 @@ use elinvar_ir::{
     PostDominators, Term, Type, Typed, ValueId,
 };
 use elinvar_spmd::THREADGROUP_SECTION;
-use elinvar_spmd::intrinsic::{Intrinsic, Position, SIMDGROUP, Uniform};
+use elinvar_spmd::intrinsic::{GroupOp, Intrinsic, Position, SIMDGROUP, Uniform};
 
 use crate::loops::Loops;
 use crate::poly::{Poly, Root, Symbol};
@@ -118,6 +118,25 @@ impl<'m> Kernel<'m> {
             Symbol::Thread(_) | Symbol::Lane => Taint { lane: true, data: false },
             _ => Taint::default(),
         }
+    }
+
+    /// Number of threadgroup barriers in a block.
+    pub fn barriers_of(&self, block: BlockId) -> f64 {
+        let is_barrier = |inst: &&Inst| match &inst.op {
+            Op::Call(call) => match &call.callee {
+                Callee::Function(name) => {
+                    Intrinsic::parse(name).is_some_and(Intrinsic::is_threadgroup_barrier)
+                }
+                Callee::Indirect(_) => false,
+            },
+            _ => false,
+        };
+        self.function.block(block).insts.iter().filter(is_barrier).count() as f64
+    }
+
+    /// The block that defines a value; `None` for a parameter.
+    pub fn block_of(&self, value: ValueId) -> Option<BlockId> {
+        self.defined.get(&value).map(|(block, _)| *block)
     }
 
     /// The address space of an object.
@@ -392,6 +411,10 @@ impl<'m> Kernel<'m> {
                 match Intrinsic::parse(name) {
                     Some(Intrinsic::Position(Position::Thread)) => Taint { lane: true, data: false },
                     Some(Intrinsic::Position(_)) => Taint::default(),
+                    // By the lane, not by data.
+                    Some(Intrinsic::Group(group)) if group.op == GroupOp::IsFirst => {
+                        Taint { lane: true, data: false }
+                    }
                     Some(Intrinsic::Group(group)) => {
                         let uniform = match group.op.declaration().uniform {
                             Uniform::Always => true,

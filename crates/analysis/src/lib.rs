@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod advice;
 mod evaluate;
 mod findings;
 mod forms;
@@ -25,6 +26,7 @@ mod trips;
 mod walk;
 
 pub use access::{Access, Branch, Class, LoopFacts};
+pub use advice::{Advice, Machine, Remedy};
 pub use elinvar_ir::Location;
 pub use evaluate::Launch;
 pub use findings::{Finding, Rule};

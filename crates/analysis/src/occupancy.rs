@@ -1,8 +1,9 @@
 //! Occupancy: how many threadgroups a GPU core holds at a time, by threads, registers and threadgroup memory.
 //!
-//! For NVIDIA GPUs the limits are those of the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", and the
-//! units of allocation those of NVIDIA's occupancy calculator: registers by 256 for each warp, within a quarter of the register file for each of four
-//! schedulers; shared memory by 128 bytes, with 1 KiB of a block reserved by the system from compute capability 8.0 on.
+//! For NVIDIA GPUs the limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability", and the
+//! units of allocation those of NVIDIA's occupancy calculator, `cuda_occupancy.h` of CUDA 13.5: registers by 256 for each warp, within a quarter
+//! of the register file for each of four schedulers; shared memory by 128 bytes, before compute capability 8.0 by 256, with 1 KiB of a block
+//! reserved by the system from 8.0 on. `tests/occupancy.txt` has results of that calculator.
 
 use serde::Serialize;
 
@@ -16,8 +17,6 @@ const SCHEDULERS: u32 = 4;
 const REGISTER_UNIT: u32 = 256;
 /// Largest number of registers of a thread.
 const MAX_REGISTERS: u32 = 255;
-/// Unit of allocation of shared memory in bytes.
-const SHARED_UNIT: u64 = 128;
 
 /// Limits of a multiprocessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +29,8 @@ pub struct Multiprocessor {
     pub shared_bytes: u64,
     /// Bytes that the system reserves of each block's shared memory.
     pub reserved_bytes: u64,
+    /// Unit of allocation of shared memory in bytes.
+    pub shared_unit: u64,
 }
 
 impl Multiprocessor {
@@ -43,11 +44,12 @@ impl Multiprocessor {
             (8, 7) => (48, 16, 164),
             (8, 9) => (48, 24, 100),
             (9, 0) | (10, 0 | 3) => (64, 32, 228),
+            (11, 0) => (48, 24, 228),
             (12, 0 | 1) => (48, 24, 100),
             _ => return None,
         };
-        let reserved_bytes = if major >= 8 { 1024 } else { 0 };
-        Some(Self { warps, blocks, shared_bytes: kib * 1024, reserved_bytes })
+        let (reserved_bytes, shared_unit) = if major >= 8 { (1024, 128) } else { (0, 256) };
+        Some(Self { warps, blocks, shared_bytes: kib * 1024, reserved_bytes, shared_unit })
     }
 
     /// The largest shared memory of a block in bytes.
@@ -94,7 +96,7 @@ pub fn occupancy(core: &Multiprocessor, threads: u32, registers: u32, bytes: u64
     // A block's warps are allocated in whole rounds of the schedulers.
     let of_block = of_warp * warps.next_multiple_of(SCHEDULERS);
     let by_registers = if registers > MAX_REGISTERS || of_block > REGISTERS { 0 } else { resident / warps };
-    let of_block = (bytes + core.reserved_bytes).next_multiple_of(SHARED_UNIT);
+    let of_block = (bytes + core.reserved_bytes).next_multiple_of(core.shared_unit);
     let by_memory = if bytes == 0 && core.reserved_bytes == 0 {
         u64::from(u32::MAX)
     } else {

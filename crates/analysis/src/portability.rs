@@ -1,8 +1,9 @@
 //! Limits and features of Apple's GPU families that a kernel's code needs.
 //!
-//! Facts are those of Apple's Metal Feature Set Tables ("Metal feature availability by GPU family", "Metal limits by GPU family"), by
-//! hardware family. The argument tables, which all families share (indices 0 to 30), are the front end's; features that depend on the operating
-//! system alone are not checked.
+//! Facts are those of Apple's Metal Feature Set Tables of October 20, 2025, tables "Metal feature availability by GPU family" and "GPU
+//! implementation limits by family", by hardware family; Apple10 has the limits of Apple9. The argument tables, which all families share
+//! (indices 0 to 30), are the front end's; features that depend on the operating system alone are not checked, nor is 64-bit integer
+//! arithmetic (Apple3), which addresses have too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -71,7 +72,7 @@ pub fn violations(family: AppleFamily, module: &Module, signature: &Signature) -
         .map(|reason| Violation { location: None, reason: format!("{reason} (GPU family {family})") })
         .collect();
     for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|block| &block.insts) {
-        let reason = match feature(inst) {
+        let reason = match feature(module, inst) {
             Some((first, name)) if family.0 < first => {
                 format!("{name}: from GPU family apple{first} on, not {family}")
             }
@@ -104,10 +105,11 @@ fn limits(family: AppleFamily, signature: &Signature) -> Vec<String> {
 }
 
 /// The feature that an instruction needs.
-fn feature(inst: &Inst) -> Option<Feature> {
+fn feature(module: &Module, inst: &Inst) -> Option<Feature> {
     const PERMUTE: Feature = (6, "SIMD-group permute operations");
     match &inst.op {
         Op::AtomicRmw { value, .. } if value.ty.is_float() => Some((7, "floating-point atomics")),
+        // Some GPUs of Apple8, those of Macs, have minimum and maximum.
         Op::AtomicRmw { value, .. } if value.ty == Type::I64 => Some((9, "64-bit atomics")),
         Op::CmpXchg { new, .. } if new.ty == Type::I64 => Some((9, "64-bit atomics")),
         Op::Call(call) => {
@@ -124,7 +126,10 @@ fn feature(inst: &Inst) -> Option<Feature> {
                 (_, Group::Simdgroup) => PERMUTE,
             })
         }
-        _ => None,
+        op => {
+            let is_bfloat = |ty: Type| *ty.scalar() == Type::BFloat;
+            op.result_type(module).is_some_and(is_bfloat).then_some((6, "`bfloat`"))
+        }
     }
 }
 

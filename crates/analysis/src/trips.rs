@@ -1,7 +1,6 @@
 //! Trip counts of loops.
 
-use elinvar_ir::{Callee, IntPredicate, Op, Operand, Term};
-use elinvar_spmd::intrinsic::Intrinsic;
+use elinvar_ir::{IntPredicate, Op, Operand, Term};
 use serde::Serialize;
 
 use crate::access::{LoopFacts, text};
@@ -33,15 +32,7 @@ pub(crate) fn loops(kernel: &Kernel<'_>) -> Vec<LoopFacts> {
         for block in kernel.function.block_ids().filter(|block| l.contains(*block)) {
             let code = kernel.function.block(block);
             inside.add(&operations::of_block(code), 1.0);
-            has_barrier |= code.insts.iter().any(|inst| match &inst.op {
-                Op::Call(call) => match &call.callee {
-                    Callee::Function(name) => {
-                        Intrinsic::parse(name).is_some_and(Intrinsic::is_threadgroup_barrier)
-                    }
-                    Callee::Indirect(_) => false,
-                },
-                _ => false,
-            });
+            has_barrier |= kernel.barriers_of(block) > 0.0;
         }
         let header = kernel.function.block(l.header);
         // The latch's branch has the line of the loop's head.

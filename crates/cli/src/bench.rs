@@ -4,6 +4,7 @@
 //! reported. Each result is first compared with the baseline's. The `cpu` suite is measured with one thread and with all threads; the others
 //! once.
 
+mod advice;
 mod carried;
 mod checks;
 mod compile;
@@ -19,6 +20,7 @@ mod runtime;
 mod table;
 mod targets;
 mod tiers;
+mod tune;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -70,6 +72,10 @@ Suites:
            Not among the suites that run by default. --table FILE replaces the device's table in a Markdown file
   devices  transfers, collectives and data-parallel work on all devices of a kind, against bare calls of CUDA and NCCL,
            and against one device; a row is printed when it is measured. As first NAME, and rows behind it
+  advice   each remedy of elinvar analyze: a kernel, its mended twin, and the gain; as first NAME, and remedies behind it.
+           Not among the suites that run by default
+  tune     threadgroup sizes: the one that Kernel::tune finds against all sizes and the suggested one; as first NAME, and kernels
+           behind it. Not among the suites that run by default
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
 
@@ -284,6 +290,24 @@ impl Bench {
             let contexts = self.contexts(self.device)?;
             let all = contexts.last();
             return all.map_or(Ok(()), |all| targets::run(all, names, self.json, self.table.as_deref()));
+        }
+        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "advice") {
+            if self.check.is_some() || self.record.is_some() || self.table.is_some() {
+                return Err(Failure::usage(
+                    "advice has no recorded ratios: use it without --check, --record and --table",
+                ));
+            }
+            let contexts = self.contexts(self.device)?;
+            return contexts.last().map_or(Ok(()), |all| advice::run(all, names, self.json));
+        }
+        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "tune") {
+            if self.check.is_some() || self.record.is_some() || self.table.is_some() {
+                return Err(Failure::usage(
+                    "tune has no recorded ratios: use it without --check, --record and --table",
+                ));
+            }
+            let contexts = self.contexts(self.device)?;
+            return contexts.last().map_or(Ok(()), |all| tune::run(all, names, self.json));
         }
         let recorded = self.check.as_ref().map(|path| Record::open(path)).transpose()?;
         let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();

@@ -142,3 +142,40 @@ fn occupancy_by_size() {
     let json = common::elinvar_with(&words, &[("ELINVAR_PTXAS", "")]).json();
     assert_eq!(kernel(&json)["occupancy"]["registers_from"], "estimate");
 }
+
+#[test]
+fn advice_in_each_form() {
+    let folder = Folder::new();
+    let file = folder.write("advice.metal", include_str!("../src/bench/kernels/advice.metal"));
+    let words = ["analyze", &file, "--kernel", "columns"];
+    let reason = "lanes along x are 4*n bytes apart, lanes along y 4 bytes: exchange x and y, in the kernel and in the launch";
+
+    let json = elinvar(&[&words[..], &["--json"]].concat()).json();
+    let advice = &kernel(&json)["advice"][0];
+    assert_eq!((&advice["remedy"], &advice["reason"]), (&json!("swap-axes"), &json!(reason)));
+    assert_eq!((&advice["gain"], &advice["location"]["line"]), (&json!(8.0), &json!(11)), "{advice}");
+    let cpu = elinvar(&[&words[..], &["--json", "--machine", "cpu"]].concat()).json();
+    assert!(kernel(&cpu)["advice"][0]["gain"].as_f64().is_some_and(|gain| gain > 8.0), "{cpu}");
+
+    let github = elinvar(&[&words[..], &["--github"]].concat());
+    let line = format!("::warning file={file},line=11::kernel `columns`: {reason} (expected gain 8.00)\n");
+    assert!(github.stdout.ends_with(&line), "{}", github.stdout);
+    let sarif = elinvar(&[&words[..], &["--sarif"]].concat()).json();
+    let results = sarif["runs"][0]["results"].as_array().expect("results");
+    assert!(results.iter().any(|result| result["ruleId"] == "swap-axes"), "{sarif}");
+    let rules = sarif["runs"][0]["tool"]["driver"]["rules"].as_array().expect("rules");
+    assert!(rules.iter().any(|rule| rule["id"] == "swap-axes"));
+    let text = elinvar(&words);
+    assert!(
+        text.stdout
+            .contains(&format!("advice for a gpu: swap-axes at {file}:11: {reason}; expected gain 8.00")),
+        "{}",
+        text.stdout
+    );
+
+    let launch = ["analyze", &file, "--kernel", "scale", "--grid", "4096", "--group", "8", "--json"];
+    assert_eq!(kernel(&elinvar(&launch).json())["advice"][0]["remedy"], "resize-group");
+    elinvar(&["analyze", &file, "--machine", "tpu"]).expect(2, &["unknown machine `tpu`"]);
+    elinvar(&["bench", "advice", "unknown"]).expect(2, &["`unknown` is not a remedy; they are swap-axes, "]);
+    elinvar(&["bench", "tune", "unknown"]).expect(2, &["`unknown` is not among saxpy_dram, "]);
+}

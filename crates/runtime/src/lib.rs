@@ -95,6 +95,7 @@ pub use launch::stream::Stream;
 pub use launch::suggest::Suggestion;
 pub use launch::timestamp::Timestamp;
 pub use launch::transfer::Download;
+pub use launch::tune::Tuning;
 pub use memory::buffer::Buffer;
 pub use memory::host_access::HostAccess;
 pub use memory::map::{Map, MapMut};

@@ -1,14 +1,18 @@
 //! `elinvar analyze`: what kernels do to memory and arithmetic units, from their code, without running them.
 
+mod fix;
 mod occupancy;
 mod text;
+mod tokens;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use elinvar::{Diagnostic, Dim3, Severity, Signature};
-use elinvar_analysis::{Analysis, Effort, Finding, Launch, LaunchTotals, Roofline, Rule, analyze};
+use elinvar_analysis::{
+    Advice, Analysis, Effort, Launch, LaunchTotals, Location, Machine, Remedy, Roofline, Rule, analyze,
+};
 use elinvar_code::{Program, max_threads, user_cache};
 use elinvar_driver::Constant;
 use elinvar_msl::InductionVariables;
@@ -24,6 +28,7 @@ use crate::source::{Math, SourceOptions};
 use crate::target::Target;
 use crate::value::{Value, parse_size, split_pair};
 
+use fix::{Wanted, fix};
 use occupancy::{KernelOccupancy, Request};
 
 /// Analyze kernels: memory accesses, operations, loops, traffic of a launch
@@ -70,6 +75,15 @@ pub struct Analyze {
     /// Memory bandwidth of the device in GB/s, for the roofline
     #[arg(long, value_name = "GB/S", requires_all = ["grid", "peak"])]
     bandwidth: Option<f64>,
+    /// The machine that advice is for: cpu or gpu
+    #[arg(long, value_name = "MACHINE", default_value = "gpu")]
+    machine: Machine,
+    /// Change the files by the advice swap-axes, pad-tile and simdgroup-reduction, where the edit keeps the results
+    #[arg(long, conflicts_with_all = ["json", "github", "sarif"])]
+    fix: bool,
+    /// Print what --fix would change, as a unified diff
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
     /// Occupancy of a GPU, which need not be there, by threadgroup size
     ///
     /// Registers are those of NVIDIA's assembler, if ELINVAR_PTXAS names it or it is on the path, otherwise an estimate.
@@ -98,6 +112,7 @@ pub struct Analyze {
 /// A kernel that was analyzed.
 struct Analyzed {
     analysis: Analysis,
+    advice: Vec<Advice>,
     totals: Option<LaunchTotals>,
     roofline: Option<Roofline>,
     occupancy: Option<KernelOccupancy>,
@@ -138,7 +153,9 @@ impl Analyze {
                 failures.push(Failure::input(format!("--set {name}: {why}")));
             }
         }
-        self.print(&analyzed)?;
+        if !self.fix {
+            self.print(&analyzed)?;
+        }
         if failures.is_empty() {
             failures.extend(self.write_plot(&analyzed).err());
         }
@@ -179,6 +196,13 @@ impl Analyze {
                 Err(failure) => failures.push(failure),
             }
         }
+        if self.fix {
+            let wanted: Vec<Wanted<'_>> = all
+                .iter()
+                .map(|one: &Analyzed| Wanted { kernel: &one.analysis.kernel, advice: &one.advice })
+                .collect();
+            fix(file, &source, &wanted, self.dry_run)?;
+        }
         for kernel in declared.unsupported.iter().filter(|kernel| is_selected(&self.kernels, &kernel.name)) {
             failures.push(elinvar::Error::Compile(vec![kernel.reason.clone()]).into());
         }
@@ -215,7 +239,8 @@ impl Analyze {
         let signature = &thread.origin.signature;
         let analysis = analyze(module, signature)?;
         let Some(grid) = self.grid else {
-            return Ok(Analyzed { analysis, totals: None, roofline: None, occupancy: None });
+            let advice = analysis.advice(self.machine, None)?;
+            return Ok(Analyzed { analysis, advice, totals: None, roofline: None, occupancy: None });
         };
         let group = self.group.unwrap_or_else(|| default_group(analysis.dimensions, max_threads(signature)));
         let value =
@@ -234,24 +259,30 @@ impl Analyze {
         let totals = analysis.launch(&launch, Effort::default())?;
         let rates = self.peak.zip(self.bandwidth);
         let roofline = rates.map(|(peak, bandwidth)| totals.roofline(peak * 1e9, bandwidth * 1e9));
-        Ok(Analyzed { analysis, totals: Some(totals), roofline, occupancy: None })
+        let advice = analysis.advice(self.machine, Some(&launch))?;
+        Ok(Analyzed { analysis, advice, totals: Some(totals), roofline, occupancy: None })
     }
 
     fn print(&self, analyzed: &[Analyzed]) -> Result<()> {
-        let findings: Vec<(Finding, Diagnostic)> = analyzed.iter().flat_map(diagnostics).collect();
+        let results: Vec<(&str, Diagnostic)> = analyzed.iter().flat_map(diagnostics).collect();
         if self.json {
             let kernels: Vec<Json> = analyzed.iter().map(to_json).collect();
             print_json(&json!({ "kernels": kernels }))
         } else if self.github {
-            findings.iter().try_for_each(|(_, diagnostic)| say(annotation::of(diagnostic)))
+            results.iter().try_for_each(|(_, diagnostic)| say(annotation::of(diagnostic)))
         } else if self.sarif {
-            let rules = Rule::ALL.map(|rule| (rule.name(), rule.description()));
+            let rules: Vec<(&str, &str)> = Rule::ALL
+                .map(|rule| (rule.name(), rule.description()))
+                .into_iter()
+                .chain(Remedy::ALL.map(|remedy| (remedy.name(), remedy.description())))
+                .collect();
             let results: Vec<(&str, &Diagnostic)> =
-                findings.iter().map(|(finding, diagnostic)| (finding.rule.name(), diagnostic)).collect();
+                results.iter().map(|(rule, diagnostic)| (*rule, diagnostic)).collect();
             print_json(&sarif::log(&rules, &results))
         } else {
             analyzed.iter().try_for_each(|one| {
                 text::print(&one.analysis, one.totals.as_ref(), one.roofline.as_ref())?;
+                text::print_advice(self.machine, &one.advice)?;
                 one.occupancy.as_ref().map_or(Ok(()), KernelOccupancy::print)?;
                 say("")
             })
@@ -277,25 +308,32 @@ fn default_group(dimensions: u32, most: u32) -> Dim3 {
     }
 }
 
-/// The findings of a kernel as warnings.
-fn diagnostics(analyzed: &Analyzed) -> Vec<(Finding, Diagnostic)> {
+/// The findings of a kernel and the advice as warnings, with the name of their rule.
+fn diagnostics(analyzed: &Analyzed) -> Vec<(&'static str, Diagnostic)> {
     let analysis = &analyzed.analysis;
-    let one = |finding: Finding| {
-        let (file, line, column) = match &finding.location {
+    let one = |rule: &'static str, place: Option<&Location>, message: &str| {
+        let (file, line, column) = match place {
             Some(place) => (place.file.clone(), place.line, place.column),
             None => (analysis.file.clone(), analysis.line, 0),
         };
-        let message = format!("kernel `{}`: {}", analysis.kernel, finding.message);
+        let message = format!("kernel `{}`: {message}", analysis.kernel);
         let diagnostic =
             Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, line, column, message) };
-        (finding, diagnostic)
+        (rule, diagnostic)
     };
-    analysis.findings().into_iter().map(one).collect()
+    let findings = analysis.findings();
+    let findings = findings.iter().map(|f| one(f.rule.name(), f.location.as_ref(), &f.message));
+    let advice = analyzed.advice.iter().map(|advice| {
+        let message = format!("{} (expected gain {:.2})", advice.reason, advice.gain);
+        one(advice.remedy.name(), advice.location.as_ref(), &message)
+    });
+    findings.chain(advice).collect()
 }
 
 fn to_json(analyzed: &Analyzed) -> Json {
     let mut kernel = serde_json::to_value(&analyzed.analysis).unwrap_or_default();
     kernel["findings"] = serde_json::to_value(analyzed.analysis.findings()).unwrap_or_default();
+    kernel["advice"] = serde_json::to_value(&analyzed.advice).unwrap_or_default();
     kernel["launch"] = serde_json::to_value(&analyzed.totals).unwrap_or_default();
     kernel["occupancy"] = serde_json::to_value(&analyzed.occupancy).unwrap_or_default();
     kernel["roofline"] = serde_json::to_value(analyzed.roofline).unwrap_or_default();

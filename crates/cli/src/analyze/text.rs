@@ -1,7 +1,7 @@
 //! The analysis of a kernel as text.
 
 use elinvar_analysis::{
-    Access, Analysis, Branch, LaunchTotals, Location, LoopFacts, Operations, Roofline, Trips,
+    Access, Advice, Analysis, Branch, LaunchTotals, Location, LoopFacts, Machine, Operations, Roofline, Trips,
 };
 
 use serde::Serialize;
@@ -50,6 +50,18 @@ pub fn print(analysis: &Analysis, totals: Option<&LaunchTotals>, roofline: Optio
     }
     totals.map_or(Ok(()), print_totals)?;
     roofline.map_or(Ok(()), print_roofline)
+}
+
+/// Advice, with the gain that the model of the machine expects.
+pub fn print_advice(machine: Machine, advice: &[Advice]) -> Result<()> {
+    advice.iter().try_for_each(|Advice { remedy, location, reason, gain, .. }| {
+        let at = location.as_ref().map_or_else(|| "the launch".to_owned(), ToString::to_string);
+        say(format_args!(
+            "  advice for a {}: {} at {at}: {reason}; expected gain {gain:.2}",
+            machine.name(),
+            remedy.name()
+        ))
+    })
 }
 
 fn place(location: Option<&Location>) -> String {

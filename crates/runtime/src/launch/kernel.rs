@@ -129,7 +129,7 @@ impl Kernel {
     }
 
     /// Maximum number of threads of a threadgroup, by kernel and device.
-    fn most_threads(&self) -> u32 {
+    pub(crate) fn most_threads(&self) -> u32 {
         self.max_threads_per_threadgroup().min(self.device.caps().limits.max_threads_per_threadgroup)
     }
 

@@ -70,19 +70,97 @@ fn aim(code: Option<CodeFacts>) -> (u32, &'static str) {
     }
 }
 
-/// Candidate sizes for tuning: the suggested one, and smaller and larger ones.
-pub(crate) fn candidates(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Vec<Dim3> {
+/// Sizes that are tried at least for launches of `grid`: powers of two of threads, in the shape of the suggestion and, in two and three
+/// dimensions, narrower and wider ones.
+pub(crate) fn shapes(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Vec<Dim3> {
     let width = caps.limits.simdgroup_width;
     let most = most.clamp(1, caps.limits.max_threads_per_threadgroup.max(1));
-    let aims = (0..6).map(|power| width << power).filter(|aim| *aim <= most);
     let mut sizes = vec![suggested_size(grid, most, caps, signature)];
-    for aim in aims {
-        let size = shape(grid, aim, caps.limits.max_threadgroup_size, width);
+    let mut add = |size: Dim3| {
         if !sizes.contains(&size) {
             sizes.push(size);
         }
+    };
+    for aim in (0..6).map(|power| width << power).filter(|aim| *aim <= most) {
+        add(shape(grid, aim, caps.limits.max_threadgroup_size, width));
+        if grid.y > 1 {
+            for x in [8, 16, 64, 128, 256, 512].into_iter().filter(|x| *x <= aim && *x <= grid.x) {
+                let rest = aim / x;
+                let z = if grid.z > 1 { floor_power((rest / 4).max(1)).min(floor_power(grid.z)) } else { 1 };
+                let size = Dim3::new(x, (rest / z).min(floor_power(grid.y)), z);
+                let limits = caps.limits.max_threadgroup_size;
+                if size.x <= limits.x && size.y <= limits.y && size.z <= limits.z {
+                    add(size);
+                }
+            }
+        }
     }
     sizes
+}
+
+/// Candidates for tuning, the suggested size first: of all [`shapes`], those that the model expects to be fastest, up to `count`.
+///
+/// The model is of what a size changes: lanes that idle in threadgroups at the grid's edges and in incomplete simdgroups, units that idle in the last wave of
+/// threadgroups, the start of a threadgroup, and the share of its simdgroups that a unit holds, of which a half hides latencies. `resident` is the
+/// number of threadgroups of a size that the device holds at a time, if it is known.
+pub(crate) fn candidates(
+    grid: Dim3,
+    most: u32,
+    caps: &Caps,
+    signature: &Signature,
+    count: usize,
+    resident: impl Fn(Dim3) -> Option<u64>,
+) -> Vec<Dim3> {
+    let all = shapes(grid, most, caps, signature);
+    let units = f64::from(caps.limits.compute_units.max(1));
+    let predicted = |size: Dim3| predict(grid, size, caps.limits.simdgroup_width, units, resident(size));
+    let mut rest: Vec<(f64, Dim3)> = all[1..].iter().map(|size| (predicted(*size), *size)).collect();
+    rest.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Of the same number of threads, the model does not tell shapes apart: one of each number first.
+    let mut seen = vec![all[0].volume()];
+    let (first, later): (Vec<Dim3>, Vec<Dim3>) = rest.into_iter().map(|(_, size)| size).partition(|size| {
+        let is_new = !seen.contains(&size.volume());
+        seen.push(size.volume());
+        is_new
+    });
+    all[..1].iter().copied().chain(first).chain(later).take(count).collect()
+}
+
+/// The size that the model expects to be fastest; the suggested one, unless another is expected to save more than 2 %.
+pub(crate) fn predicted(
+    grid: Dim3,
+    most: u32,
+    caps: &Caps,
+    signature: &Signature,
+    resident: impl Fn(Dim3) -> Option<u64>,
+) -> Dim3 {
+    let units = f64::from(caps.limits.compute_units.max(1));
+    let time = |size: &Dim3| predict(grid, *size, caps.limits.simdgroup_width, units, resident(*size));
+    let all = candidates(grid, most, caps, signature, 2, &resident);
+    match all[..] {
+        [first, best, ..] if time(&best) < 0.98 * time(&first) => best,
+        _ => suggested_size(grid, most, caps, signature),
+    }
+}
+
+/// The expected time of a launch with a threadgroup size, in units of its own.
+fn predict(grid: Dim3, size: Dim3, simdgroup: u32, units: f64, resident: Option<u64>) -> f64 {
+    /// A threadgroup's start in simdgroups' executions, and simdgroups of a unit that are enough to hide latencies.
+    const START: f64 = 0.5;
+    const ENOUGH: f64 = 32.0;
+    let groups: f64 = grid
+        .to_array()
+        .iter()
+        .zip(size.to_array())
+        .map(|(all, one)| f64::from(all.div_ceil(one.max(1))))
+        .product();
+    let simdgroups = (size.volume() as f64 / f64::from(simdgroup.max(1))).ceil();
+    let work = groups * (simdgroups + START);
+    let slots = resident.map_or(units, |resident| (resident as f64).max(1.0));
+    let waves = (groups / slots).max(f64::MIN_POSITIVE);
+    let tail = waves.ceil() / waves;
+    let held = resident.map_or(ENOUGH, |resident| resident as f64 / units * simdgroups);
+    work * tail * (ENOUGH / held).max(1.0)
 }
 
 /// The largest multiple of `unit` up to `value`; `value` if there is none.
@@ -162,6 +240,24 @@ mod tests {
         assert_eq!(aim(code(0)), (256, ""));
         assert_eq!(aim(code(2)), (512, ", the kernel has barriers"));
         assert_eq!(aim(None), (256, ", whether the kernel has barriers is unknown"));
+    }
+
+    #[test]
+    fn the_model_counts_idle_lanes_units_and_starts() {
+        let time = |grid: u32, size: u32, units: f64| {
+            predict(Dim3::new(grid, 1, 1), Dim3::new(size, 1, 1), 32, units, None)
+        };
+        assert!(time(1 << 20, 256, 4.0) < time(1 << 20, 32, 4.0), "starts");
+        assert!(time(1 << 20, 256, 4.0) < time(1 << 20, 264, 4.0), "an incomplete simdgroup");
+        assert!(time(2048, 256, 8.0) < time(2048, 1024, 8.0), "units without work");
+        let held =
+            |groups: u64| predict(Dim3::new(1 << 20, 1, 1), Dim3::new(256, 1, 1), 32, 100.0, Some(groups));
+        assert!(held(800) < held(100), "few simdgroups hide no latencies");
+        assert_eq!(
+            held(400),
+            predict(Dim3::new(1 << 20, 1, 1), Dim3::new(256, 1, 1), 32, 100.0, Some(400)),
+            "the same each time"
+        );
     }
 
     #[test]

@@ -6,15 +6,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use elinvar_cache::{Cache, decode, encode};
 use elinvar_driver::sync::RwLock;
-use elinvar_driver::{Dim3, Error, Result};
+use elinvar_driver::{DeviceKind, Dim3, Error, Result};
 
-use crate::launch::suggest::candidates;
-use crate::{Args, Grid, Kernel, Stream, Suggestion};
+use crate::launch::args::Value;
+use crate::launch::suggest::{candidates, predicted};
+use crate::memory::span::Span;
+use crate::{Arg, Args, Buffer, Grid, HostAccess, Kernel, Stream, Suggestion};
 
-/// Number of measurements of each size, after one warm-up launch.
-const TIMES: usize = 5;
+/// Smallest and largest number of measurements of each size, after one warm-up launch, and the time after which no more than the smallest begin.
+const FEWEST_ROUNDS: usize = 5;
+const MOST_ROUNDS: usize = 40;
+/// As [`FEWEST_ROUNDS`], of the two that are compared at the end.
+const FEWEST_OF_TWO: usize = 12;
+const TIME: Duration = Duration::from_millis(60);
+/// Largest number of sizes that are measured.
+const CANDIDATES: usize = 8;
+/// A size is not faster if it saves less than this part of the time.
+const NOISE: u64 = 50;
 
 /// A measured size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,18 +82,93 @@ fn class(threads: Dim3) -> [u32; 3] {
     threads.to_array().map(|side| side.checked_next_power_of_two().unwrap_or(u32::MAX))
 }
 
+/// How [`Kernel::tune_with`] finds a size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tuning {
+    /// Takes the size that a process of this user has measured; measures and remembers if there is none.
+    #[default]
+    Remembered,
+    /// Measures, and remembers.
+    Measured,
+    /// Measures nothing: the size that the model expects to be fastest. The same in every process.
+    Predicted,
+}
+
+/// Arguments that a kernel may write, with copies of their contents.
+struct Kept {
+    copies: Vec<(Span, Buffer<u8>)>,
+}
+
+impl Kept {
+    fn new(stream: &Stream, args: &[Arg]) -> Result<Self> {
+        let mut copies = Vec::new();
+        for arg in args {
+            let span = match &arg.value {
+                Value::Memory { span, writable: true, .. } | Value::Use(Some((span, true))) => span,
+                _ => continue,
+            };
+            if span.len > 0 {
+                let bytes = usize::try_from(span.len)
+                    .map_err(|_| Error::invalid("tune: an argument is too large"))?;
+                copies.push((span.clone(), stream.device().buffer_for::<u8>(bytes, HostAccess::Never)?));
+            }
+        }
+        let kept = Self { copies };
+        kept.copy(stream, |span, copy| [span.clone(), copy.span.clone()])?;
+        Ok(kept)
+    }
+
+    fn restore(&self, stream: &Stream) -> Result<()> {
+        self.copy(stream, |span, copy| [copy.span.clone(), span.clone()])
+    }
+
+    fn copy(&self, stream: &Stream, of: impl Fn(&Span, &Buffer<u8>) -> [Span; 2]) -> Result<()> {
+        if self.copies.is_empty() {
+            return Ok(());
+        }
+        let mut command_buffer = stream.command_buffer();
+        for (span, copy) in &self.copies {
+            let [source, target] = of(span, copy);
+            command_buffer.copy_span(&source, &target)?;
+        }
+        command_buffer.submit()?.wait().map(drop)
+    }
+}
+
 impl Kernel {
-    /// Measures which threadgroup size is fastest for a launch over this grid, on the device's clock. Later launches over grids
-    /// of similar size use it if they specify none. Runs the kernel several times for each candidate, with the corresponding
-    /// effects on its buffers, and blocks until all runs have ended.
+    /// Measures which threadgroup size is fastest for a launch over this grid, on the device's clock, and remembers it, as
+    /// [`Kernel::tune_with`] with [`Tuning::Measured`].
+    ///
+    /// # Safety
+    /// As [`Kernel::tune_with`].
+    ///
+    /// # Errors
+    /// As [`Kernel::tune_with`].
+    #[allow(unsafe_code)] // declares an unsafe function
+    pub unsafe fn tune(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Suggestion> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.tune_with(stream, grid, args, Tuning::Measured) }
+    }
+
+    /// Finds a threadgroup size for launches over grids of about this size. Later launches over such grids use it if they specify none.
+    ///
+    /// A measurement runs the kernel several times with each of up to eight sizes that the model expects to be fast, in turns,
+    /// and blocks until all runs have ended. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of the
+    /// suggested one only if it is faster by more than 2 %. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
     ///
     /// # Safety
     /// As for each of these launches; see [`Kernel::launch`]. The kernel's result must not depend on the threadgroup size.
     ///
     /// # Errors
-    /// As [`Kernel::launch`] and [`Stream::profile`]; `InvalidArgument` for a grid with a threadgroup size.
+    /// As [`Kernel::launch`] and [`Stream::profile`]; `InvalidArgument` for a grid with a threadgroup size; `OutOfMemory` for the copies of arguments.
     #[allow(unsafe_code)] // declares an unsafe function
-    pub unsafe fn tune(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Suggestion> {
+    pub unsafe fn tune_with(
+        &self,
+        stream: &Stream,
+        grid: Grid,
+        args: impl Args,
+        tuning: Tuning,
+    ) -> Result<Suggestion> {
         if grid.has_group() {
             let kernel = &self.signature().name;
             return Err(Error::invalid(format!(
@@ -90,25 +177,92 @@ impl Kernel {
         }
         let threads = grid.resolve(self)?.and_then(|size| size.grid.threads());
         let Some(threads) = threads else { return Ok(self.choose(Dim3::new(0, 1, 1))) };
-        let args = args.into_args();
-        let most = self.max_threads_per_threadgroup();
-        let mut best: Option<Measured> = None;
+        let (most, caps, signature) = (self.most_threads(), self.device.caps(), self.signature());
+        let resident = |size: Dim3| self.resident(size);
+        if tuning == Tuning::Predicted {
+            let group = predicted(threads, most, caps, signature, resident);
+            return Ok(Suggestion {
+                group,
+                reason: "expected to be fastest by the model, not measured".into(),
+            });
+        }
+        let sizes = candidates(threads, most, caps, signature, CANDIDATES, resident);
+        let cache = Cache::user(env!("CARGO_PKG_VERSION"));
+        let key = cache.key("threadgroup size, 1").text(&self.device.identity()).text(&self.identity);
+        let key = key.text(&format!("{:?}", class(threads))).finish();
+        let known: Option<([u32; 3], u64)> = match tuning {
+            Tuning::Remembered => cache.load(&key).and_then(|bytes| decode(&bytes)),
+            _ => None,
+        };
+        let best = match known {
+            Some((group, ns)) => Measured { group: Dim3::from(group), ns },
+            None => {
+                let args = args.into_args();
+                let kept = Kept::new(stream, &args)?;
+                // SAFETY: the caller vouches for launches with any size.
+                let measured = unsafe { self.measure_sizes(stream, threads, &args, &sizes) };
+                kept.restore(stream)?;
+                let measured = measured?;
+                cache.store(&key, &encode(&(measured.group.to_array(), measured.ns)));
+                measured
+            }
+        };
+        self.device.tuned().insert(self.identity.clone(), class(threads), best);
+        Ok(self.choose(threads))
+    }
+
+    /// The number of threadgroups of a size that a GPU holds at a time, by the driver; `None` if it is not known.
+    fn resident(&self, size: Dim3) -> Option<u64> {
+        let has_memory = self.signature().code.is_none_or(|code| code.threadgroup_memory > 0);
+        let is_known = self.device.kind() != DeviceKind::Cpu && !has_memory;
+        is_known.then(|| self.pipeline.resident_groups(size, 0).ok()).flatten()
+    }
+
+    /// The fastest of these sizes; the first, unless another is faster by more than the noise.
+    #[allow(unsafe_code)] // launches
+    unsafe fn measure_sizes(
+        &self,
+        stream: &Stream,
+        threads: Dim3,
+        args: &[Arg],
+        sizes: &[Dim3],
+    ) -> Result<Measured> {
         // Kernels with grid barriers can be tuned too.
         let grid = |group| Grid::threads(threads).group(group).cooperative();
-        for group in candidates(threads, most, self.device.caps(), self.signature()) {
-            self.pipeline.optimize(group)?;
-            let profile = stream.profile(1 + TIMES, |command_buffer| {
-                // SAFETY: the caller vouches for launches with any size.
-                unsafe { command_buffer.launch(self, grid(group), &args[..]) }
-            })?;
-            let ns = profile.min_ns();
-            if best.is_none_or(|best| ns < best.ns) {
-                best = Some(Measured { group, ns });
+        let mut measured: Vec<Measured> = Vec::new();
+        for group in sizes {
+            self.pipeline.optimize(*group)?;
+            measured.push(Measured { group: *group, ns: u64::MAX });
+        }
+        let run = |measured: &mut [Measured], fewest: usize| {
+            let start = Instant::now();
+            for round in 0..=MOST_ROUNDS {
+                for measured in &mut *measured {
+                    let profile = stream.profile(1, |command_buffer| {
+                        // SAFETY: the caller vouches for launches with any size.
+                        unsafe { command_buffer.launch(self, grid(measured.group), args) }
+                    })?;
+                    // The first round warms up.
+                    if round > 0 {
+                        measured.ns = measured.ns.min(profile.min_ns());
+                    }
+                }
+                if round >= fewest && start.elapsed() > TIME {
+                    break;
+                }
             }
+            Ok::<_, Error>(())
+        };
+        run(&mut measured, FEWEST_ROUNDS)?;
+        let first = measured.first().copied().ok_or_else(|| Error::invalid("tune: no size"))?;
+        let best = measured.into_iter().min_by_key(|measured| measured.ns).unwrap_or(first);
+        // Of many sizes, one is the fastest by chance: it has to be so again.
+        let mut pair = [first, best].map(|one| Measured { ns: u64::MAX, ..one });
+        if first.group != best.group {
+            run(&mut pair, FEWEST_OF_TWO)?;
         }
-        if let Some(best) = best {
-            self.device.tuned().insert(self.identity.clone(), class(threads), best);
-        }
-        Ok(self.choose(threads))
+        let [first, best] = if first.group == best.group { [first, best] } else { pair };
+        let is_faster = best.ns < first.ns - first.ns / NOISE;
+        Ok(if is_faster { best } else { first })
     }
 }

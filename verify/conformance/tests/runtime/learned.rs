@@ -3,12 +3,14 @@
 use crate::support;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use elinvar::driver::{Access, Packed, Scalar};
 use elinvar::{
     BreakerLimits, BreakerState, Device, Error, Grid, HostAccess, Kernel, RecoveryPolicy, Source, Storage,
-    TuningCache,
+    Tuning, TuningCache,
 };
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, invalid, pointer, signature};
@@ -58,6 +60,72 @@ fn a_size_is_measured_and_used() {
     assert_eq!((flat.volume(), tuned.volume()), (256, 128));
 }
 
+/// A kernel that adds 1 to the first element and counts its runs, fastest with 64 threads per threadgroup.
+fn counting(bench: &Bench, text: &str, runs: &Arc<AtomicUsize>) -> Kernel {
+    let data = pointer("data", Scalar::U32, Access::ReadWrite);
+    let runs = runs.clone();
+    bench.declare(signature("counting", vec![data]), move |launch| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        launch.take_ns(1000 + u64::from(launch.group().volume().abs_diff(64) as u32));
+        let bytes = launch.bytes(0)?;
+        let first: u32 = bytemuck::pod_read_unaligned(&bytes[..4]);
+        launch.write(0, &(first + 1).to_ne_bytes())
+    });
+    bench.device.compile(Source::msl(text)).unwrap().kernel("counting").unwrap()
+}
+
+#[allow(unsafe_code)] // launches
+fn tune_with(
+    bench: &Bench,
+    kernel: &Kernel,
+    data: &mut elinvar::Buffer<u32>,
+    tuning: Tuning,
+) -> elinvar::Suggestion {
+    // SAFETY: the kernel accesses the first element.
+    unsafe { kernel.tune_with(&bench.stream, Grid::threads(5000), (data,), tuning) }.unwrap()
+}
+
+/// A size is remembered for other processes, here other devices of the same identity; a prediction runs nothing; what a measurement writes is
+/// undone.
+#[test]
+fn sizes_are_remembered_and_arguments_restored() {
+    // A source that no other run of the test has measured.
+    let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let text = format!("// {} {}", std::process::id(), now.as_nanos());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let bench = Bench::new();
+    let kernel = counting(&bench, &text, &runs);
+    let mut data = bench.device.buffer_with_data(&[7_u32, 8, 9]).unwrap();
+    let predicted = tune_with(&bench, &kernel, &mut data, Tuning::Predicted);
+    assert_eq!(predicted, tune_with(&bench, &kernel, &mut data, Tuning::Predicted));
+    assert!(predicted.reason.contains("not measured"), "{predicted}");
+    assert_eq!(
+        (group(&kernel, 5000), runs.load(Ordering::Relaxed)),
+        ([256, 1, 1], 0),
+        "launches do not use it"
+    );
+
+    let measured = tune_with(&bench, &kernel, &mut data, Tuning::Remembered);
+    assert_eq!(measured.group.to_array(), [64, 1, 1], "{measured}");
+    assert!(runs.swap(0, Ordering::Relaxed) > 10);
+    assert_eq!(data.to_vec().unwrap(), [7, 8, 9], "as before");
+
+    let next = Bench::new();
+    let kernel = counting(&next, &text, &runs);
+    let mut data = next.device.buffer_with_data(&[7_u32, 8, 9]).unwrap();
+    assert_eq!(group(&kernel, 5000), [256, 1, 1]);
+    assert_eq!(tune_with(&next, &kernel, &mut data, Tuning::Remembered), measured);
+    assert_eq!(
+        (group(&kernel, 5000), runs.load(Ordering::Relaxed)),
+        ([64, 1, 1], 0),
+        "it was measured before"
+    );
+    tune_with(&next, &kernel, &mut data, Tuning::Measured);
+    assert!(runs.swap(0, Ordering::Relaxed) > 10, "measured anew");
+    let other = counting(&next, &format!("{text} another"), &runs);
+    assert_eq!(group(&other, 5000), [256, 1, 1]);
+}
+
 /// Two bundles with kernels of the same name: sizes are stored per source, and belong to the text that was packed.
 #[test]
 fn a_source_from_a_bundle_has_the_sizes_of_its_text() {
@@ -98,9 +166,9 @@ fn another_process_takes_it_over() {
     assert_eq!(group(&kernel, 5000), [256, 1, 1]);
     let taken = next.device.restore_tuning(&path).unwrap();
     assert_eq!(group(&kernel, 5000), [128, 1, 1], "the first launch has it");
-    // Three blocks of 10 kB, one of 70 kB and that of `tune`.
+    // Three blocks of 10 kB, one of 70 kB and two of `tune`: its argument and the copy of it.
     let before = next.device.pool().stats();
-    assert_eq!((taken.sizes, taken.blocks, before.idle_blocks), (1, 5, 5));
+    assert_eq!((taken.sizes, taken.blocks, before.idle_blocks), (1, 6, 6));
     let buffers: Vec<_> = (0..3).map(|_| next.device.buffer::<u8>(10_000).unwrap()).collect();
     let private = next.device.buffer_in::<u8>(70_000, Storage::Private).unwrap();
     let stats = next.device.pool().stats();

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use elinvar::tensor::{MatMul, Plan, Route};
-use elinvar::{Arg, Buffer, Device, Error, Grid, Kernel, LaunchQueue, Stream};
+use elinvar::{Buffer, Device, Error, Grid, LaunchQueue, Stream};
 
 use super::super::carried::compile;
 use super::super::checks::MATMUL;
 use super::super::cpu::{Contestant as _, OnDevice, PROBLEMS};
 use super::super::runtime::timed;
-use super::super::{Context, compile as compilation, cpu};
+use super::super::{Context, compile as compilation, tune};
 use super::overhead;
 use crate::failure::Result;
 use crate::report::median;
@@ -99,30 +99,18 @@ pub(super) fn library(context: &Context, side: usize) -> Result<f64> {
     Ok(median(others) as f64 / median(times).max(1) as f64)
 }
 
-/// Problems whose kernels allow any threadgroup size.
-const ANY_SIZE: [&str; 8] = [
-    "saxpy_dram",
-    "saxpy_l2",
-    "matmul_naive",
-    "mandelbrot",
-    "histogram_device",
-    "gather",
-    "stencil3d",
-    "nbody",
-];
-
 /// Speedup by the measured threadgroup size against 256, in percent: the geometric mean.
 #[allow(unsafe_code)] // launches
 pub(super) fn threadgroup_size(context: &Context) -> Result<f64> {
     let device = &context.device;
     let mut logarithms = Vec::new();
-    for (_, build) in PROBLEMS.iter().filter(|(name, _)| ANY_SIZE.contains(name)) {
+    for (_, build) in PROBLEMS.iter().filter(|(name, _)| tune::ANY_SIZE.contains(name)) {
         let problem = build();
         let library = compile(device, format!("{}.metal", problem.file), problem.metal)?;
         let kernel = library.kernel(problem.kernel)?;
         let on_device =
             |group: [usize; 3]| OnDevice::with(device, kernel.clone(), problem.threads, group, &problem.args);
-        let tuned = tune(device, &kernel, &problem)?;
+        let tuned = tune::tune(device, &kernel, &problem)?;
         let (mut ours, mut usual) = (on_device(tuned)?, on_device([USUAL, 1, 1])?);
         let (first, _) = (ours.run(1)?, usual.run(1)?);
         let count = (4_000_000 / first.max(1)).clamp(1, 200);
@@ -137,16 +125,6 @@ pub(super) fn threadgroup_size(context: &Context) -> Result<f64> {
     }
     let mean = logarithms.iter().sum::<f64>() / logarithms.len().max(1) as f64;
     Ok(100.0 * (mean.exp() - 1.0))
-}
-
-/// The size that [`Kernel::tune`] finds.
-#[allow(unsafe_code)] // launches
-fn tune(device: &Device, kernel: &Kernel, problem: &cpu::problem::Problem) -> Result<[usize; 3]> {
-    let mut held = OnDevice::with(device, kernel.clone(), problem.threads, [USUAL, 1, 1], &problem.args)?;
-    let (stream, args): (Stream, Vec<Arg>) = (device.stream()?, held.args());
-    // SAFETY: the sizes of a problem are those of its kernel's arguments.
-    let suggestion = unsafe { kernel.tune(&stream, Grid::threads(problem.threads), &args) }?;
-    Ok(suggestion.group.to_array().map(|side| side as usize))
 }
 
 /// Time that steps with a grid barrier behind each take more than steps in a launch each, in percent.

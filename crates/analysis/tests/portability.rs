@@ -1,0 +1,82 @@
+//! Limits and features by GPU family, compared with Apple's Metal Feature Set Tables of October 20, 2025.
+
+mod common;
+
+use elinvar_analysis::{AppleFamily, violations};
+
+fn families() -> impl Iterator<Item = (u32, AppleFamily)> {
+    (2..=10).map(|number| (number, format!("apple{number}").parse().expect("a family")))
+}
+
+fn reasons(family: AppleFamily, parameters: &str, body: &str) -> Vec<String> {
+    let text = format!(
+        "#include <metal_stdlib>\nusing namespace metal;\nkernel void k({parameters}, uint i [[thread_position_in_grid]]) {{ {body} }}"
+    );
+    let (module, signature) = common::module(&text, "k");
+    violations(family, &module, &signature).into_iter().map(|violation| violation.reason).collect()
+}
+
+/// "Metal feature availability by GPU family": the first family of a feature.
+#[test]
+fn features_begin_with_the_family_of_the_tables() {
+    const FLOATS: &str = "device float* x [[buffer(0)]]";
+    for (first, name, parameters, body) in [
+        (2, "no feature", FLOATS, "x[i] += 1.0f; simdgroup_barrier(mem_flags::mem_none);"),
+        (4, "quad-group permute operations", FLOATS, "x[i] = quad_shuffle_xor(x[i], ushort(1));"),
+        (6, "SIMD-group permute operations", FLOATS, "x[i] = simd_shuffle_xor(x[i], ushort(1));"),
+        (6, "`bfloat`", "device bfloat* x [[buffer(0)]]", "x[i] = x[i] * x[i];"),
+        (7, "quad-group reductions", FLOATS, "x[i] = quad_sum(x[i]);"),
+        (7, "SIMD-group reductions", FLOATS, "x[i] = simd_sum(x[i]);"),
+        (7, "SIMD-group reductions", FLOATS, "x[i] = simd_prefix_inclusive_sum(x[i]);"),
+        (
+            7,
+            "SIMD-group matrix operations",
+            FLOATS,
+            "simdgroup_float8x8 a, b, c; simdgroup_load(a, x); simdgroup_load(b, x); simdgroup_multiply(c, a, b); simdgroup_store(c, x);",
+        ),
+        (
+            7,
+            "floating-point atomics",
+            "device atomic_float* x [[buffer(0)]]",
+            "atomic_fetch_add_explicit(x, 1.0f, memory_order_relaxed);",
+        ),
+        (8, "SIMD-group shift and fill", FLOATS, "x[i] = simd_shuffle_and_fill_up(x[i], 1.0f, ushort(1));"),
+        (
+            9,
+            "64-bit atomics",
+            "device atomic_ulong* x [[buffer(0)]]",
+            "atomic_max_explicit(x, ulong(i), memory_order_relaxed);",
+        ),
+    ] {
+        for (number, family) in families() {
+            let found = reasons(family, parameters, body);
+            let is_named = found.iter().any(|reason| {
+                reason.starts_with(name) && reason.contains(&format!("apple{first} on, not {family}"))
+            });
+            assert_eq!(is_named, number < first, "{name} on {family}: {found:?}");
+            assert!(is_named || found.is_empty(), "{name} on {family}: {found:?}");
+        }
+    }
+}
+
+/// "GPU implementation limits by family": maximum threads per threadgroup, maximum total threadgroup memory allocation.
+#[test]
+fn limits_are_those_of_the_tables() {
+    for (number, family) in families() {
+        let threads = if number < 4 { 512 } else { 1024 };
+        let bytes = match number {
+            2 => 16_352,
+            3 => 16 << 10,
+            _ => 32 << 10,
+        };
+        assert_eq!((family.max_threads(), family.threadgroup_bytes()), (threads, bytes), "{family}");
+        for (size, fits) in [(bytes / 4, true), (bytes / 4 + 1, false)] {
+            let body = format!(
+                "threadgroup float t[{size}]; t[i % {size}] = x[i]; threadgroup_barrier(mem_flags::mem_threadgroup); x[i] = t[i / 2];"
+            );
+            let found = reasons(family, "device float* x [[buffer(0)]]", &body);
+            assert_eq!(found.is_empty(), fits, "{size} floats on {family}: {found:?}");
+        }
+    }
+    assert!("apple1".parse::<AppleFamily>().is_err() && "apple11".parse::<AppleFamily>().is_err());
+}

@@ -90,14 +90,43 @@ fn define(to: &mut Renderer, name: &str) {
 fn through_pointer(to: &mut Renderer, call: &Call) -> String {
     let Some(pointer) = call.args.last() else { return String::new() };
     let shape = call.result;
-    if shape.scalar() != Some(Scalar::Float) || shape.is_wide() {
+    if shape.scalar() != Some(Scalar::Float) {
         return to.refuse(call.node, format!("`{}` of `{}` is not supported", call.name, shape.name()));
     }
     let space = parse(&pointer.plain).and_then(|ty| ty.pointee().and_then(|to| to.qualifiers().space));
     let space = space.unwrap_or(Space::Private);
-    let (name, place, of) = (call.name, space.msl(), shape.name());
+    let helper = declare_through_pointer(to, call.name, shape, space);
+    let args: Vec<String> =
+        call.args.iter().enumerate().map(|(k, arg)| to.exactly(arg, call.shape(k))).collect();
+    format!("{helper}({})", args.join(", "))
+}
+
+/// Declares such a function, and returns its name.
+fn declare_through_pointer(to: &mut Renderer, name: &str, shape: Shape, space: Space) -> String {
+    let (place, of) = (space.msl(), shape.name());
     let suffix = if space == Space::Private { String::new() } else { format!("_{place}") };
     let helper = format!("cl_{name}{suffix}");
+    if shape.is_wide() {
+        let half = to.half(shape);
+        declare_through_pointer(to, name, half, space);
+        let second = if matches!(name, "frexp" | "remquo") { shape.with(Scalar::Int) } else { shape };
+        to.wide(shape);
+        to.wide(second);
+        let (param, low, high) = if name == "remquo" {
+            (format!(", {of} y"), ", y.lo", ", y.hi")
+        } else {
+            (String::new(), "", "")
+        };
+        let second = second.name();
+        to.helpers.add(&format!("{helper} {of}"), &helper, || {
+            format!(
+                "inline {of} {helper}({of} x{param}, {place} {second}* p) {{\n    \
+                 {} lo = {helper}(x.lo{low}, &p->lo), hi = {helper}(x.hi{high}, &p->hi);\n    return {of}{{lo, hi}};\n}}",
+                half.name()
+            )
+        });
+        return helper;
+    }
     let int = shape.with(Scalar::Int).name();
     let text = match name {
         "sincos" => format!("inline {of} {helper}({of} x, {place} {of}* c) {{ *c = precise::cos(x); return precise::sin(x); }}"),
@@ -134,9 +163,7 @@ fn through_pointer(to: &mut Renderer, call: &Call) -> String {
         }
     };
     to.helpers.add(&format!("{helper} {of}"), &helper, || text);
-    let args: Vec<String> =
-        call.args.iter().enumerate().map(|(k, arg)| to.exactly(arg, call.shape(k))).collect();
-    format!("{helper}({})", args.join(", "))
+    helper
 }
 
 fn geometric(to: &mut Renderer, call: &Call) -> String {

@@ -172,6 +172,9 @@ mod pages {
     mod errors_and_recovery {}
     #[doc = include_str!("../../../docs/rust-kernels.md")]
     mod rust_kernels {}
+    #[cfg(feature = "translate")]
+    #[doc = include_str!("../../../docs/translation.md")]
+    mod translation {}
     #[doc = include_str!("../../../docs/launches.md")]
     mod launches {}
     #[doc = include_str!("../../../docs/cooperative-launches.md")]

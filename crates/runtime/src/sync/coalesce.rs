@@ -64,6 +64,11 @@ impl Coalescers {
         }
     }
 
+    /// Whether small submissions are coalesced.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Acquire)
+    }
+
     /// Submits all coalesced work.
     pub(crate) fn flush(&self) {
         let streams: Vec<_> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
@@ -127,7 +132,7 @@ impl Coalescer {
         done: Done,
     ) -> std::result::Result<Submission, (Arc<[Command]>, Done)> {
         let coalescers = self.device.coalescers();
-        if !coalescers.on.load(Ordering::Acquire) || commands.is_empty() || commands.len() > SMALL {
+        if !coalescers.is_on() || commands.is_empty() || commands.len() > SMALL {
             return Err((commands, done));
         }
         let limits = *coalescers.limits.lock();

@@ -36,7 +36,16 @@ impl CommandBuffer {
         source: impl Into<BufferSlice<'s, T>>,
         target: impl Into<BufferSliceMut<'t, T>>,
     ) -> Result<()> {
-        let (source, target) = (source.into(), target.into());
+        self.add_copy(source.into(), target.into(), false)
+    }
+
+    /// Adds a copy; `is_alone` if it is the only command.
+    fn add_copy<T: Pod>(
+        &mut self,
+        source: BufferSlice<'_, T>,
+        target: BufferSliceMut<'_, T>,
+        is_alone: bool,
+    ) -> Result<()> {
         if source.len() != target.len() {
             let (from, to) = (source.len(), target.len());
             return Err(Error::invalid(format!("copy: the source has {from} elements, the target {to}")));
@@ -47,10 +56,10 @@ impl CommandBuffer {
             return self.copy_span(&source, &target);
         }
         let mark = self.mark();
-        self.copy_between(&source, &target).inspect_err(|_| self.truncate(mark))
+        self.copy_between(&source, &target, is_alone).inspect_err(|_| self.truncate(mark))
     }
 
-    fn copy_between(&mut self, source: &Span, target: &Span) -> Result<()> {
+    fn copy_between(&mut self, source: &Span, target: &Span, is_alone: bool) -> Result<()> {
         let (from, to) = (source.storage.device.clone(), target.storage.device.clone());
         if source.storage.block.is_placeholder() || target.storage.block.is_placeholder() {
             return Err(Error::unsupported(
@@ -60,8 +69,11 @@ impl CommandBuffer {
         if source.len == 0 {
             return Ok(());
         }
-        let begin = self.timestamp()?;
-        let route = match in_one(&from, &to) {
+        let in_one = in_one(&from, &to);
+        // One command takes the time of its submission, unless that is coalesced with others.
+        let is_timed = !is_alone || in_one.is_none() || self.device().coalescers().is_on();
+        let begin = is_timed.then(|| self.timestamp()).transpose()?;
+        let route = match in_one {
             Some(route) => {
                 self.use_for_copy(source, target);
                 self.push_copy(source, target);
@@ -69,8 +81,9 @@ impl CommandBuffer {
             }
             None => chunks::copy(self, source, target)?,
         };
-        let (end, bytes) = (self.timestamp()?, source.len);
-        self.accompany(Box::new(move |done| from.transfers().begin(&to, route, bytes, (begin, end), done)));
+        let (end, bytes) = (is_timed.then(|| self.timestamp()).transpose()?, source.len);
+        let times = begin.zip(end);
+        self.accompany(Box::new(move |done| from.transfers().begin(&to, route, bytes, times, done)));
         Ok(())
     }
 }
@@ -86,7 +99,7 @@ impl Stream {
         target: impl Into<BufferSliceMut<'t, T>>,
     ) -> Result<Completion> {
         let mut command_buffer = self.command_buffer();
-        command_buffer.copy(source, target)?;
+        command_buffer.add_copy(source.into(), target.into(), true)?;
         command_buffer.submit()
     }
 }

@@ -1,11 +1,15 @@
 //! [`TransferStats`]: statistics of copies between two devices.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use elinvar_driver::sync::Mutex;
 
 use super::Route;
 use crate::{Completion, Device, Timestamp};
+
+/// Number of pending copies at which all are asked whether they have ended.
+const MANY: usize = 256;
 
 /// Statistics of the copies from one device to another that took one route.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,16 +45,27 @@ pub(crate) struct TransferLog(Mutex<Log>);
 struct Log {
     /// By number of the target's device.
     ended: Vec<(u64, TransferStats)>,
-    pending: Vec<Pending>,
+    pending: VecDeque<Pending>,
 }
 
 struct Pending {
     to: u64,
     route: Route,
     bytes: u64,
-    begin: Timestamp,
-    end: Timestamp,
+    /// Begin and end; `None` for those of the submission.
+    times: Option<(Timestamp, Timestamp)>,
     done: Completion,
+}
+
+impl Pending {
+    /// How long the copy took; `None` if it failed.
+    fn time(&self) -> Option<Duration> {
+        let whole = self.done.timing()?;
+        match &self.times {
+            Some((begin, end)) => end.since(begin),
+            None => Some(Duration::from_nanos(whole.end_ns.saturating_sub(whole.start_ns))),
+        }
+    }
 }
 
 impl TransferLog {
@@ -60,13 +75,19 @@ impl TransferLog {
         to: &Device,
         route: Route,
         bytes: u64,
-        (begin, end): (Timestamp, Timestamp),
+        times: Option<(Timestamp, Timestamp)>,
         done: &Completion,
     ) {
-        let pending = Pending { to: to.number(), route, bytes, begin, end, done: done.clone() };
+        let pending = Pending { to: to.number(), route, bytes, times, done: done.clone() };
         let mut log = self.0.lock();
-        log.settle();
-        log.pending.push(pending);
+        log.pending.push_back(pending);
+        // Those of one stream end in order.
+        while log.pending.front().is_some_and(|first| first.done.is_done()) {
+            log.pending.pop_front().into_iter().for_each(|first| log.enter(&first));
+        }
+        if log.pending.len() >= MANY {
+            log.settle();
+        }
     }
 
     /// Statistics of the copies to a device.
@@ -90,20 +111,20 @@ impl TransferLog {
 impl Log {
     /// Enters the copies that have ended.
     fn settle(&mut self) {
-        let (ended, pending) =
-            std::mem::take(&mut self.pending).into_iter().partition(|one| one.done.is_done());
+        let all = std::mem::take(&mut self.pending).into_iter();
+        let (ended, pending): (VecDeque<Pending>, _) = all.partition(|one| one.done.is_done());
         self.pending = pending;
-        let ended: Vec<Pending> = ended;
-        for one in ended {
-            let time = one.end.since(&one.begin).filter(|_| one.done.timing().is_some());
-            let row = self.row(one.to, one.route);
-            match time {
-                Some(time) => {
-                    (row.copies, row.bytes, row.time) =
-                        (row.copies + 1, row.bytes + one.bytes, row.time + time);
-                }
-                None => row.failed += 1,
+        ended.iter().for_each(|one| self.enter(one));
+    }
+
+    /// Enters a copy that has ended.
+    fn enter(&mut self, one: &Pending) {
+        let row = self.row(one.to, one.route);
+        match one.time() {
+            Some(time) => {
+                (row.copies, row.bytes, row.time) = (row.copies + 1, row.bytes + one.bytes, row.time + time);
             }
+            None => row.failed += 1,
         }
     }
 

@@ -107,7 +107,8 @@ endif
 unit:
 	$(CARGO) build --workspace $(PROGRAMS)
 	@scripts/summed.sh $(CARGO) test --workspace $(PROGRAMS)
-	ELINVAR_CPU_DEVICES=3 $(CARGO) test --package elinvar-conformance --test drivers -- cpu::between:: cpu::collectives::
+	for chapter in between collectives sharded; do \
+	    ELINVAR_CPU_DEVICES=3 $(CARGO) test --package elinvar-conformance --test drivers -- cpu::$$chapter:: || exit 1; done
 	@scripts/summed.sh $(CARGO) test --workspace --doc
 
 # Also run by `make test`.

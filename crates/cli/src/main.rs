@@ -23,7 +23,6 @@ mod programs;
 mod progress;
 mod replay;
 mod report;
-mod roofs;
 mod run;
 mod select;
 mod selection;

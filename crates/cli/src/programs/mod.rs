@@ -2,3 +2,4 @@
 
 pub mod launch;
 pub mod profile;
+pub mod roofs;

@@ -8,8 +8,8 @@ use elinvar_telemetry::{profile_lines, report_of};
 
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::programs::roofs;
 use crate::report::say;
-use crate::roofs;
 
 /// Run a program that links Elinvar, and write a report of what its devices did
 ///

@@ -58,6 +58,8 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
         let toolchain = Toolchain::find(target)?;
         let mut cargo = toolchain.cargo(target);
         cargo.current_dir(root).env("CARGO_TARGET_DIR", &folder).env("SDKROOT", &sdk);
+        // Of programs for Apple's systems, rustc strips debug information by a program that only those systems' toolchains have.
+        cargo.env("CARGO_PROFILE_DEV_STRIP", "none");
         cargo.env(variable(target, "LINKER"), &linker);
         // Bind by name, as the loader requires.
         let flags = "-Clinker-flavor=ld64.lld -Clink-arg=--error-limit=0 -Clink-arg=-no_fixup_chains";

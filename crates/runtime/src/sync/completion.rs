@@ -290,6 +290,11 @@ impl Completion {
         self.outcome.wait_with(deadline, "a wait for submitted work", spin)?.cloned().transpose()
     }
 
+    /// The outcome alone, without the queue: it does not keep the queue alive, and cannot be cancelled.
+    pub(crate) fn outcome_only(&self) -> Self {
+        Self::new(self.outcome.clone(), None)
+    }
+
     /// Whether the work has ended, successfully or not.
     pub fn is_done(&self) -> bool {
         self.outcome.get().is_some()

@@ -78,7 +78,7 @@ impl TransferLog {
         times: Option<(Timestamp, Timestamp)>,
         done: &Completion,
     ) {
-        let pending = Pending { to: to.number(), route, bytes, times, done: done.clone() };
+        let pending = Pending { to: to.number(), route, bytes, times, done: done.outcome_only() };
         let mut log = self.0.lock();
         log.pending.push_back(pending);
         // Those of one stream end in order.

@@ -15,14 +15,21 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: dashboard demo test fresh elinvar test-cuda bench bench-check bench-record setup numpy mpi opencl crates fmt lint unit tidy apple apple-suite apple-driver apple-tensors installed budget macos bench-apple mutants coverage asan tsan
+.PHONY: dashboard demo test test-long fresh elinvar test-cuda bench bench-check bench-record setup numpy mpi opencl crates fmt lint unit long tidy apple apple-suite apple-driver apple-tensors installed budget macos bench-apple mutants coverage asan tsan
 
+# Built as the tests are, which build on it: kernels are as fast as in a release build.
 demo: setup
-	$(CARGO) run --release --example demo
+	$(CARGO) build --workspace --example demo
+	$(TARGET)/debug/examples/demo
 
-# Sequential, so that the first failure stops it and the output is readable. `make fmt lint` is a separate gate.
+# All tests, but of the conformance suite and other large sets of kernels a sample. `make fmt lint` is a separate gate.
 test: setup numpy mpi opencl crates
-	CARGO_NET_OFFLINE=true $(MAKE) unit
+	CARGO_NET_OFFLINE=true ELINVAR_TESTS=quick $(MAKE) unit
+
+# What `make test` leaves out: the rest of those sets, and the Metal driver on the stand-in. Sequential, so that the first failure stops
+# it and the output is readable.
+test-long: setup numpy mpi opencl crates
+	CARGO_NET_OFFLINE=true ELINVAR_TESTS=long $(MAKE) long
 	CARGO_NET_OFFLINE=true $(MAKE) apple
 
 # `make demo` and `make test` from a clean clone, as on a machine with only Rust and make.
@@ -83,33 +90,40 @@ lint:
 	for feature in otlp prometheus; do $(CARGO) check -p elinvar-telemetry --no-default-features --features $$feature || exit 1; done
 
 # The stand-in for Apple's frameworks is built with the workspace: built alone, it has fewer features and is recompiled.
-unit apple: export ELINVAR_APPLE_LIBRARY = $(abspath $(TARGET))/debug/libelinvar_apple.so
-unit: export ELINVAR_REQUIRE_NUMPY = 1
-unit: export ELINVAR_TEST_PYTHON = $(CURDIR)/$(VENV)/bin/python3
+unit long apple: export ELINVAR_APPLE_LIBRARY = $(abspath $(TARGET))/debug/libelinvar_apple.so
+unit long: export ELINVAR_REQUIRE_NUMPY = 1
+unit long: export ELINVAR_TEST_PYTHON = $(CURDIR)/$(VENV)/bin/python3
 # ptxas is published for Linux only.
 ifeq ($(shell uname -s),Linux)
-unit: export ELINVAR_REQUIRE_PTXAS = 1
-unit: export ELINVAR_PTXAS = $(CURDIR)/$(VENV)/bin/ptxas
+unit long: export ELINVAR_REQUIRE_PTXAS = 1
+unit long: export ELINVAR_PTXAS = $(CURDIR)/$(VENV)/bin/ptxas
 endif
 # Installed by `make numpy` where the system and Python have packages; otherwise the tests that need them are ignored and say so.
 ifneq ($(and $(wildcard $(VENV)/bin/promtool),$(wildcard $(VENV)/bin/rotel-agent)),)
-unit: export ELINVAR_REQUIRE_COLLECTORS = 1
-unit: export ELINVAR_COLLECTORS = $(CURDIR)/$(VENV)/bin
+unit long: export ELINVAR_REQUIRE_COLLECTORS = 1
+unit long: export ELINVAR_COLLECTORS = $(CURDIR)/$(VENV)/bin
 endif
 ifneq ($(shell command -v mpirun),)
-unit: export ELINVAR_REQUIRE_MPI = 1
+unit long: export ELINVAR_REQUIRE_MPI = 1
 endif
 # Installed by `make opencl` on Debian.
 ifneq ($(wildcard /etc/OpenCL/vendors/pocl.icd),)
-unit: export ELINVAR_REQUIRE_OPENCL = 1
+unit long: export ELINVAR_REQUIRE_OPENCL = 1
 endif
+# The programs that `ELINVAR_TESTS` divides.
+LONG := drivers opencl ptx regressions seeds
 # cargo test, not nextest: the suite's cases share a process and its compiled kernels; a process for each takes twice as long.
 unit:
 	$(CARGO) build --workspace $(PROGRAMS)
 	@scripts/summed.sh $(CARGO) test --workspace $(PROGRAMS)
-	for chapter in between collectives sharded; do \
-	    ELINVAR_CPU_DEVICES=3 $(CARGO) test --package elinvar-conformance --test drivers -- cpu::$$chapter:: || exit 1; done
 	@scripts/summed.sh $(CARGO) test --workspace --doc
+
+# Built with the workspace, whose features differ from those of these packages alone.
+long:
+	$(CARGO) build --workspace $(PROGRAMS)
+	@scripts/summed.sh $(CARGO) test --workspace $(LONG:%=--test %)
+	for chapter in between collectives sharded; do \
+	    ELINVAR_CPU_DEVICES=3 env -u ELINVAR_TESTS $(CARGO) test --workspace --test drivers -- cpu::$$chapter:: || exit 1; done
 
 # Also run by `make test`.
 tidy:

@@ -4,6 +4,9 @@
 //! a second test, `…::is_unsupported`, runs it and fails unless the device gives that reason. `suite::unsupported` counts and lists
 //! these cases. A case that is unsupported and not listed fails.
 
+#[path = "support/sample.rs"]
+mod sample;
+
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -331,7 +334,7 @@ fn main() {
         }
     }
     trials.push(Trial::test("suite::unsupported", move || lists(&list)));
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = libtest_mimic::run(&arguments, sample::sample(trials, 4));
     print_slowest();
     conclusion.exit();
 }

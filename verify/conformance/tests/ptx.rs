@@ -3,6 +3,9 @@
 //! Cases without kernels are ignored tests, listed below. Without NVIDIA's `ptxas` all are ignored, or fail if
 //! `ELINVAR_REQUIRE_PTXAS` is set, and the `ptx::translates` tests only generate PTX.
 
+#[path = "support/sample.rs"]
+mod sample;
+
 use elinvar::Device;
 use elinvar_code::user_cache;
 use elinvar_conformance::packing::Packing;
@@ -103,7 +106,7 @@ fn main() {
         trials.push(assembles.with_ignored_flag(none || left_out));
     }
     trials.push(Trial::test("ptx::without_kernels", without_kernels));
-    libtest_mimic::run(&arguments, trials).exit();
+    libtest_mimic::run(&arguments, sample::sample(trials, 8)).exit();
 }
 
 const NO_PTXAS: &str = "there is no ptxas: run `scripts/setup.sh numpy FOLDER`, which brings it on Linux, and set \

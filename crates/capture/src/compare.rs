@@ -6,7 +6,7 @@ use half::{bf16, f16};
 /// The first element of an argument that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Name of the argument, and its position.
+    /// Name of the argument, and its position. Memory that is used through addresses follows the arguments.
     pub argument: (usize, String),
     /// Number of the element.
     pub element: usize,

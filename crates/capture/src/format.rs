@@ -11,7 +11,7 @@ use serde_bytes::ByteBuf;
 
 use crate::includes::Includes;
 
-pub(crate) const MAGIC: &[u8; 18] = b"elinvar capture\r\n\x02";
+pub(crate) const MAGIC: &[u8; 18] = b"elinvar capture\r\n\x03";
 /// Bytes in front of a record's body.
 pub(crate) const HEAD: usize = 4 + 8;
 /// Maximum length in bytes of a record's body that is read.
@@ -115,6 +115,8 @@ pub(crate) struct Launch {
     pub(crate) group: Dim3,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) slices: Vec<Slice>,
+    /// Slices that the kernel may access through addresses in other memory, and values.
+    pub(crate) uses: Vec<Used>,
     /// The error of the submission, whose first failing launch is this one or another.
     pub(crate) error: Option<String>,
 }
@@ -135,6 +137,13 @@ pub(crate) enum Argument {
     Unbound,
 }
 
+/// Memory that a launch uses through its address.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Used {
+    pub(crate) slice: u32,
+    pub(crate) is_written: bool,
+}
+
 /// A range of memory that a launch uses.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slice {
@@ -142,6 +151,8 @@ pub(crate) struct Slice {
     pub(crate) memory: u32,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
+    /// Device address, if the device has any.
+    pub(crate) address: Option<u64>,
     pub(crate) before: BlobId,
     /// If the launch may have written it and succeeded.
     pub(crate) after: Option<BlobId>,

@@ -5,6 +5,7 @@
 //! so that a difference is found at the launch that makes it, and does not spread to those behind.
 #![warn(missing_docs)]
 
+mod addresses;
 mod compare;
 mod device;
 mod format;

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use elinvar_driver::{
     Access, Binding, Command, Device, Dispatch, Done, Error, Grid, Init, Memory, MemorySlice, Queue, Result,
-    Storage, Submission, Timing,
+    Storage, Submission, Timing, Use,
 };
 use serde_bytes::ByteBuf;
 
 use crate::device::Origins;
-use crate::format::{Argument, GridRecord, Launch, Slice};
+use crate::format::{Argument, GridRecord, Launch, Slice, Used};
 use crate::write::CaptureFile;
 
 /// Maximum number of bytes that a launch may use to be captured.
@@ -98,9 +98,6 @@ impl CapturingQueue {
     /// A launch, the slices that it uses, and memory for their copies; or why it cannot be captured.
     fn launch(&self, dispatch: &Dispatch, submission: u64) -> Result<(Vec<MemorySlice>, Surrounded), String> {
         let kernel = self.origins.of(&dispatch.pipeline).ok_or("it was not compiled from text")?;
-        if !dispatch.uses.is_empty() {
-            return Err("its argument buffers have device addresses".into());
-        }
         let (mut slices, mut written, mut memories) = (Vec::new(), Vec::new(), Vec::<Arc<dyn Memory>>::new());
         let mut records: Vec<Slice> = Vec::new();
         let mut add = |slice: &MemorySlice, access: Access| {
@@ -110,7 +107,15 @@ impl CapturingQueue {
                 memories.len() - 1
             });
             let (offset, bytes) = (slice.offset, slice.len);
-            records.push(Slice { memory: memory as u32, offset, bytes, before: [0; 32], after: None });
+            let address = slice.memory.gpu_address().map(|address| address + offset);
+            records.push(Slice {
+                memory: memory as u32,
+                offset,
+                bytes,
+                address,
+                before: [0; 32],
+                after: None,
+            });
             slices.push(slice.clone());
             written.push(access == Access::ReadWrite);
             (records.len() - 1) as u32
@@ -130,6 +135,11 @@ impl CapturingQueue {
             Grid::Threads(threads) => GridRecord::Threads(*threads),
             Grid::Indirect(counts) => GridRecord::Indirect(add(counts, Access::Read)),
         };
+        let used = |used: &Use| Used {
+            slice: add(&used.slice, used.access),
+            is_written: used.access == Access::ReadWrite,
+        };
+        let uses = dispatch.uses.iter().map(used).collect();
         let bytes: u64 = slices.iter().map(|slice| slice.len).fold(0, u64::saturating_add);
         if bytes > LARGEST {
             return Err(format!("it uses {bytes} bytes, more than {LARGEST}"));
@@ -152,6 +162,7 @@ impl CapturingQueue {
             group: dispatch.group,
             arguments,
             slices: records,
+            uses,
             error: None,
         };
         Ok((slices, Surrounded { launch, before, after }))

@@ -136,7 +136,8 @@ impl Capture {
             GridRecord::Indirect(slice) => Some(slice),
             GridRecord::Threads(_) => None,
         };
-        match named.chain(counts).find(|slice| *slice as usize >= launch.slices.len()) {
+        let used = launch.uses.iter().map(|used| used.slice);
+        match named.chain(counts).chain(used).find(|slice| *slice as usize >= launch.slices.len()) {
             Some(slice) => Err(format!("slice {slice} is absent")),
             None => Ok(()),
         }

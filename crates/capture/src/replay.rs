@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use elinvar_driver::{
-    Binding, Command, Device, Dispatch, Done, Error, Grid, Init, Library, Memory, MemorySlice, Pipeline,
-    Queue, Result, Storage,
+    Access, Binding, Command, Device, Dispatch, Done, ElementType, Error, Grid, Init, Library, Memory,
+    MemorySlice, Pipeline, Queue, Result, Storage, Use,
 };
 
+use crate::addresses::Addresses;
 use crate::compare::{Difference, compare};
-use crate::format::{Argument, BlobId, GridRecord, Launch};
+use crate::format::{Argument, BlobId, GridRecord, Launch, Used};
 use crate::read::Capture;
 
 /// Result of a launch's replay.
@@ -49,6 +50,9 @@ pub struct Replay<'a> {
     libraries: HashMap<u32, Result<Arc<dyn Library>>>,
     pipelines: HashMap<u32, Result<Arc<dyn Pipeline>>>,
 }
+
+/// Memories of a launch, each with the offset at which it begins.
+type Memories = Vec<(u64, Arc<dyn Memory>)>;
 
 /// Bytes to which the begin of a memory is aligned, at least.
 const ALIGN: u64 = 256;
@@ -91,7 +95,10 @@ impl<'a> Replay<'a> {
         if let Err(why) = self.expect_runs(&*pipeline, launch) {
             return Ok(Outcome::NotRun(why));
         }
-        let memories = self.memories(launch)?;
+        let (memories, addresses) = match self.memories(launch) {
+            Err(error @ Error::Unsupported(_)) => return Ok(Outcome::NotRun(error)),
+            memories => memories?,
+        };
         let slice = |number: u32| {
             let slice = &launch.slices[number as usize];
             let (begin, memory) = &memories[slice.memory as usize];
@@ -99,14 +106,22 @@ impl<'a> Replay<'a> {
         };
         let binding = |argument: &Argument| match argument {
             Argument::Slice(number) => Binding::Memory(slice(*number)),
-            Argument::Bytes(bytes) => Binding::bytes(bytes),
+            Argument::Bytes(bytes) => {
+                let mut bytes = bytes.to_vec();
+                addresses.relocate(0, &mut bytes);
+                Binding::bytes(&bytes)
+            }
             Argument::Threadgroup(bytes) => Binding::Threadgroup(*bytes),
             Argument::Unbound => Binding::Unbound,
+        };
+        let uses = |used: &Used| {
+            let access = if used.is_written { Access::ReadWrite } else { Access::Read };
+            Use { slice: slice(used.slice), access }
         };
         let dispatch = Dispatch {
             pipeline: pipeline.clone(),
             bindings: launch.arguments.iter().map(binding).collect(),
-            uses: Vec::new(),
+            uses: launch.uses.iter().map(uses).collect(),
             grid: match &launch.grid {
                 GridRecord::Threads(threads) => Grid::Threads(*threads),
                 GridRecord::Indirect(number) => Grid::Indirect(slice(*number)),
@@ -120,7 +135,7 @@ impl<'a> Replay<'a> {
             (Err(error), None) => Ok(Outcome::Fails(error)),
             (Err(error), Some(_)) => Ok(Outcome::FailsAgain(error)),
             (Ok(()), Some(error)) => Ok(Outcome::FailedBefore(error.clone())),
-            (Ok(()), None) => self.compare(launch, &*pipeline, slice),
+            (Ok(()), None) => self.compare(launch, &*pipeline, &addresses, slice),
         }
     }
 
@@ -163,24 +178,35 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Memory with the contents before the launch, each with the offset at which it begins.
-    fn memories(&self, launch: &Launch) -> Result<Vec<(u64, Arc<dyn Memory>)>> {
+    /// Memory with the contents before the launch, each with the offset at which it begins, and the addresses of what is used.
+    fn memories(&self, launch: &Launch) -> Result<(Memories, Addresses)> {
         let mut memories = Vec::new();
         let count = launch.slices.iter().map(|slice| slice.memory + 1).max().unwrap_or(0);
         for number in 0..count {
             let slices = || launch.slices.iter().filter(|slice| slice.memory == number);
             let begin = slices().map(|slice| slice.offset).min().unwrap_or(0) / ALIGN * ALIGN;
             let end = slices().map(|slice| slice.offset + slice.bytes).max().unwrap_or(0);
-            let memory = self.device.allocate(end - begin, Storage::Shared, Init::Zeroed)?;
-            for slice in slices() {
-                let contents = self.capture.contents(&slice.before)?;
-                // SAFETY: nobody else has the memory, and the slice is within it.
-                #[allow(unsafe_code)]
-                unsafe { memory.write(slice.offset - begin, &contents) }?;
-            }
-            memories.push((begin, memory));
+            memories.push((begin, self.device.allocate(end - begin, Storage::Shared, Init::Zeroed)?));
         }
-        Ok(memories)
+        let mut addresses = Addresses::default();
+        for slice in &launch.slices {
+            let (begin, memory) = &memories[slice.memory as usize];
+            if let (Some(was), Some(is)) = (slice.address, memory.gpu_address()) {
+                addresses.add(was, slice.bytes, is + (slice.offset - begin));
+            }
+        }
+        if !launch.uses.is_empty() && memories.iter().any(|(_, memory)| memory.gpu_address().is_none()) {
+            return Err(Error::unsupported("it uses memory through addresses, which the device has not"));
+        }
+        for slice in &launch.slices {
+            let (begin, memory) = &memories[slice.memory as usize];
+            let mut contents = self.capture.contents(&slice.before)?;
+            addresses.relocate(slice.offset, &mut contents);
+            // SAFETY: nobody else has the memory, and the slice is within it.
+            #[allow(unsafe_code)]
+            unsafe { memory.write(slice.offset - begin, &contents) }?;
+        }
+        Ok((memories, addresses))
     }
 
     /// Runs a launch and waits for its end.
@@ -204,25 +230,35 @@ impl<'a> Replay<'a> {
         &self,
         launch: &Launch,
         pipeline: &dyn Pipeline,
+        addresses: &Addresses,
         slice: impl Fn(u32) -> MemorySlice,
     ) -> Result<Outcome> {
+        let args = launch.arguments.iter().zip(&pipeline.signature().args).enumerate();
+        let args = args.filter_map(|(index, (argument, arg))| {
+            let Argument::Slice(number) = argument else { return None };
+            Some((*number, (index, arg.name.clone()), arg.element.clone(), arg.element_size as usize))
+        });
+        let uses = launch.uses.iter().enumerate().map(|(at, used)| {
+            let argument = (launch.arguments.len() + at, format!("used memory {at}"));
+            (used.slice, argument, ElementType::Other("a word".into()), 4)
+        });
         let mut differences = Vec::new();
-        for (index, argument) in launch.arguments.iter().enumerate() {
-            let Argument::Slice(number) = argument else { continue };
-            let Some(after) = launch.slices[*number as usize].after else { continue };
-            let MemorySlice { memory, offset, len } = slice(*number);
+        for (number, argument, element, size) in args.chain(uses) {
+            let record = &launch.slices[number as usize];
+            let Some(after) = &record.after else { continue };
+            let MemorySlice { memory, offset, len } = slice(number);
             let mut replayed = vec![0; len as usize];
             // SAFETY: the launch has ended, and the slice is within the memory.
             #[allow(unsafe_code)]
             unsafe { memory.read(offset, &mut replayed) }?;
-            if is(&replayed, &after) {
+            if is(&replayed, after) {
                 continue;
             }
-            let (captured, arg) = (self.capture.contents(&after)?, &pipeline.signature().args[index]);
-            let size = arg.element_size as usize;
-            let found = compare(&arg.element, size, self.tolerance, &captured, &replayed);
+            let mut captured = self.capture.contents(after)?;
+            addresses.relocate(record.offset, &mut captured);
+            let found = compare(&element, size, self.tolerance, &captured, &replayed);
             differences.extend(found.map(|(element, count, captured, replayed)| Difference {
-                argument: (index, arg.name.clone()),
+                argument,
                 element,
                 count,
                 captured,

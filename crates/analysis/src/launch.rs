@@ -196,7 +196,9 @@ impl Totals<'_, '_> {
             let followed = spread(all, (share / SIMDGROUP).max(1));
             self.is_complete &= followed.len() as u64 == all;
             let weight = all as f64 / followed.len() as f64;
-            for simdgroup in followed {
+            // The first and the last have the lowest and highest addresses, for the ranges of the launch.
+            let ends = [0, all - 1].into_iter().filter(|end| !followed.contains(end)).map(|end| (end, 0.0));
+            for (simdgroup, weight) in followed.iter().map(|simdgroup| (*simdgroup, weight)).chain(ends) {
                 let (index, simdgroup) =
                     (simdgroup / simdgroups.len() as u64, simdgroup % simdgroups.len() as u64);
                 let at = [index % sizes[0], index / sizes[0] % sizes[1], index / sizes[0] / sizes[1]];

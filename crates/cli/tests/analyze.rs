@@ -179,3 +179,37 @@ fn advice_in_each_form() {
     elinvar(&["bench", "advice", "unknown"]).expect(2, &["`unknown` is not a remedy; they are swap-axes, "]);
     elinvar(&["bench", "tune", "unknown"]).expect(2, &["`unknown` is not among saxpy_dram, "]);
 }
+
+#[test]
+fn the_roofline_is_a_plot() {
+    let folder = Folder::new();
+    let file = folder.write(
+        "roofline.metal",
+        "kernel void add(device const float* a, device const float* b, device float* out, uint i [[thread_position_in_grid]]) {
+             out[i] = a[i] + b[i]; }
+         kernel void many(device float* x, uint i [[thread_position_in_grid]]) {
+             float y = x[i]; for (int k = 0; k < 1000; ++k) y = y * 1.5f + 0.5f; x[i] = y; }
+         kernel void none(device uint* x, uint i [[thread_position_in_grid]]) { x[i] = i; }",
+    );
+    let plot = folder.file("roofline.svg");
+    let plot = plot.to_str().expect("a path");
+    let words = ["analyze", &file, "--grid", "65536", "--roofline", plot];
+    elinvar(&words).expect(2, &["--roofline needs --measure DEVICE, or --peak and --bandwidth"]);
+    elinvar(&[&words[..], &["--measure", "cpu", "--peak", "1", "--bandwidth", "1"]].concat())
+        .expect(2, &["cannot be used with"]);
+    elinvar(&[&words[..], &["--peak", "1000", "--bandwidth", "100"]].concat()).expect(0, &[]);
+    let svg = std::fs::read_to_string(plot).expect("the plot");
+    // One operation for 12 bytes, below the ridge at 10; and some hundred for 4, which arithmetic bounds.
+    for label in [
+        "Roofline of a device: 1000 GFLOP/s, 100 GB/s",
+        "<title>add: 0.083 FLOP/B, at most 8.3 GFLOP/s, 7.9 µs</title>",
+        "at most 1000.0 GFLOP/s",
+    ] {
+        assert!(svg.contains(label), "{label}: {svg}");
+    }
+    assert!(!svg.contains("none:"), "no operations, no place: {svg}");
+    // Measured: two kernels run.
+    elinvar(&[&words[..], &["--measure", "cpu"]].concat()).expect(0, &[]);
+    let svg = std::fs::read_to_string(plot).expect("the plot");
+    assert!(svg.contains("Roofline of ") && svg.contains("add: 0.083 FLOP/B"), "{svg}");
+}

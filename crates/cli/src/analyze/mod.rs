@@ -2,6 +2,7 @@
 
 mod fix;
 mod occupancy;
+mod roofline;
 mod text;
 mod tokens;
 
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use elinvar::{Diagnostic, Dim3, Severity, Signature};
+use elinvar::{Diagnostic, Dim3, ProfileRoofs, Severity, Signature};
 use elinvar_analysis::{
     Advice, Analysis, Effort, Launch, LaunchTotals, Location, Machine, Remedy, Roofline, Rule, analyze,
 };
@@ -22,7 +23,9 @@ use crate::check::is;
 use crate::constant;
 use crate::diagnostics::{annotation, sarif};
 use crate::failure::{Failure, Result};
+use crate::programs::roofs;
 use crate::report::{print_json, say};
+use crate::select::Selection;
 use crate::selection::{KernelPattern, is_selected, unmatched};
 use crate::source::{Math, SourceOptions};
 use crate::target::Target;
@@ -38,9 +41,10 @@ use occupancy::{KernelOccupancy, Request};
     elinvar analyze examples/vector_add.metal --kernel vector_add --grid 1048576 --set n=1048576u32\n  \
     elinvar analyze examples/matmul.metal --grid 512,512 --group 16,16 --set n=512u32 --peak 2000 --bandwidth 100\n  \
     elinvar analyze examples/matmul.metal --occupancy cuda:sm_90 --plot occupancy.svg\n  \
+    elinvar analyze examples/matmul.metal --grid 512,512 --set n=512u32 --measure cpu --roofline roofline.svg\n  \
     elinvar analyze --github kernels/*.metal\n  \
     elinvar analyze --sarif kernels/*.metal > findings.sarif\n\n\
-    Nothing is run. --grid adds totals of a launch; the numbers in `constant` arguments that addresses, loops or\n\
+    Nothing is run, but by --measure. --grid adds totals of a launch; the numbers in `constant` arguments that addresses, loops or\n\
     branches depend on are needed then (--set). Totals that depend on the contents of other memory are estimates,\n\
     and marked so. The exit code is 1 if a kernel cannot be compiled.")]
 pub struct Analyze {
@@ -75,6 +79,12 @@ pub struct Analyze {
     /// Memory bandwidth of the device in GB/s, for the roofline
     #[arg(long, value_name = "GB/S", requires_all = ["grid", "peak"])]
     bandwidth: Option<f64>,
+    /// Measure peak rate and bandwidth on a device of this machine, for the roofline
+    #[arg(long, value_name = "DEVICE", requires = "grid", conflicts_with_all = ["peak", "bandwidth"])]
+    measure: Option<Selection>,
+    /// Write a plot of the roofline, with the place of each kernel
+    #[arg(long, value_name = "FILE.svg", requires = "grid")]
+    roofline: Option<PathBuf>,
     /// The machine that advice is for: cpu or gpu
     #[arg(long, value_name = "MACHINE", default_value = "gpu")]
     machine: Machine,
@@ -118,6 +128,13 @@ struct Analyzed {
     occupancy: Option<KernelOccupancy>,
 }
 
+/// The roofs of a device: its peak rate in FLOP/s and its memory bandwidth in bytes per second.
+struct Roofs {
+    device: String,
+    peak: f64,
+    bandwidth: f64,
+}
+
 impl Analyze {
     pub fn run(self) -> Result<()> {
         if let Some((name, _)) = [("--peak", self.peak), ("--bandwidth", self.bandwidth)]
@@ -128,9 +145,10 @@ impl Analyze {
         }
         let constants = constant::parse(&self.constants)?;
         let scalars = self.scalars.iter().map(scalar).collect::<Result<Vec<_>>>()?;
+        let roofs = self.roofs()?;
         let (mut analyzed, mut failures, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for file in &self.files {
-            let found = self.file(file, &constants, &scalars, &mut names, &mut failures);
+            let found = self.file(file, (&constants, &scalars), roofs.as_ref(), &mut names, &mut failures);
             analyzed.extend(found.unwrap_or_else(|failure| {
                 failures.push(failure);
                 Vec::new()
@@ -158,6 +176,7 @@ impl Analyze {
         }
         if failures.is_empty() {
             failures.extend(self.write_plot(&analyzed).err());
+            failures.extend(self.write_roofline(roofs.as_ref(), &analyzed).err());
         }
         failures.iter().for_each(Failure::print);
         match failures.iter().map(Failure::exit_code).max() {
@@ -170,8 +189,8 @@ impl Analyze {
     fn file(
         &self,
         file: &Path,
-        constants: &[Constant],
-        scalars: &[(String, Vec<u8>)],
+        (constants, scalars): (&[Constant], &[(String, Vec<u8>)]),
+        roofs: Option<&Roofs>,
         names: &mut Vec<String>,
         failures: &mut Vec<Failure>,
     ) -> Result<Vec<Analyzed>> {
@@ -184,7 +203,7 @@ impl Analyze {
         names.extend(declared.unsupported.iter().map(|kernel| kernel.name.clone()));
         let mut all = Vec::new();
         for kernel in declared.kernels.iter().filter(|kernel| is_selected(&self.kernels, &kernel.name)) {
-            let analyzed = self.kernel(&program, kernel, &own, scalars).and_then(|mut analyzed| {
+            let analyzed = self.kernel(&program, kernel, (&own, scalars), roofs).and_then(|mut analyzed| {
                 if let Some(request) = self.occupancy_request() {
                     let found = KernelOccupancy::new(request, &source, &analyzed.analysis, &own)?;
                     analyzed.occupancy = Some(found);
@@ -209,6 +228,35 @@ impl Analyze {
         Ok(all)
     }
 
+    /// The roofs that are given, or measured.
+    fn roofs(&self) -> Result<Option<Roofs>> {
+        if let Some(selection) = self.measure {
+            let device = Selection::device(Some(selection))?;
+            let ProfileRoofs { flops, bandwidth } = roofs::measure(&device)?;
+            return Ok(Some(Roofs { device: device.name().to_owned(), peak: flops, bandwidth }));
+        }
+        if self.roofline.is_some() && self.peak.is_none() {
+            return Err(Failure::usage("--roofline needs --measure DEVICE, or --peak and --bandwidth"));
+        }
+        let given = self.peak.zip(self.bandwidth);
+        Ok(given.map(|(peak, bandwidth)| Roofs {
+            device: "a device".into(),
+            peak: peak * 1e9,
+            bandwidth: bandwidth * 1e9,
+        }))
+    }
+
+    /// Writes the plot of `--roofline`.
+    fn write_roofline(&self, roofs: Option<&Roofs>, analyzed: &[Analyzed]) -> Result<()> {
+        let (Some(file), Some(roofs)) = (&self.roofline, roofs) else { return Ok(()) };
+        let launches = analyzed.iter().filter_map(|one| Some((one.analysis.kernel.clone(), one.roofline?)));
+        let launches: Vec<(String, Roofline)> = launches.collect();
+        let (peak, bandwidth) = (roofs.peak / 1e9, roofs.bandwidth / 1e9);
+        let title = format!("Roofline of {}: {peak:.0} GFLOP/s, {bandwidth:.0} GB/s", roofs.device);
+        let failed = |error| Failure::Machine(format!("{}: {error}", file.display()));
+        std::fs::write(file, roofline::plot(&title, roofs.peak, roofs.bandwidth, &launches)).map_err(failed)
+    }
+
     fn occupancy_request(&self) -> Option<Request> {
         let target = self.occupancy?;
         Some(Request { target, registers: self.registers, dynamic: self.dynamic })
@@ -231,8 +279,8 @@ impl Analyze {
         &self,
         program: &Program,
         kernel: &Signature,
-        constants: &[Constant],
-        scalars: &[(String, Vec<u8>)],
+        (constants, scalars): (&[Constant], &[(String, Vec<u8>)]),
+        roofs: Option<&Roofs>,
     ) -> Result<Analyzed> {
         let thread = program.thread(&kernel.name, constants)?;
         let module = program.module(&thread)?;
@@ -257,8 +305,7 @@ impl Analyze {
             args.filter_map(|(index, arg)| Some((index, value(&arg.name)?))).collect();
         let launch = Launch { grid: grid.to_array(), group: group.to_array(), constants: given };
         let totals = analysis.launch(&launch, Effort::default())?;
-        let rates = self.peak.zip(self.bandwidth);
-        let roofline = rates.map(|(peak, bandwidth)| totals.roofline(peak * 1e9, bandwidth * 1e9));
+        let roofline = roofs.map(|roofs| totals.roofline(roofs.peak, roofs.bandwidth));
         let advice = analysis.advice(self.machine, Some(&launch))?;
         Ok(Analyzed { analysis, advice, totals: Some(totals), roofline, occupancy: None })
     }
@@ -288,6 +335,11 @@ impl Analyze {
             })
         }
     }
+}
+
+/// Text within XML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// A `--set`.

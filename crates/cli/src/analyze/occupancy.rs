@@ -124,7 +124,7 @@ impl KernelOccupancy {
         const TOP: f64 = 32.0;
         let step = WIDTH / 32.0;
         let (right, bottom) = (LEFT + WIDTH, TOP + HEIGHT);
-        let title = escaped(&format!("{kernel} on {}: {} registers", self.target, self.registers));
+        let title = super::escaped(&format!("{kernel} on {}: {} registers", self.target, self.registers));
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"18\" font-size=\"13\">{title}</text>\n",
@@ -187,10 +187,6 @@ impl KernelOccupancy {
         }
         svg + "</svg>\n"
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// NVIDIA's assembler: that of `ELINVAR_PTXAS`, or the first on the path. An empty value turns it off.

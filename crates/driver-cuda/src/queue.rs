@@ -19,7 +19,9 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUstream;
-use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
+use elinvar_driver::submission::{
+    Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue, Waiting,
+};
 use elinvar_driver::{Command, Dim3, Error, Event, PromisedTimeline, Result};
 use parking_lot::Mutex;
 
@@ -282,29 +284,36 @@ unsafe impl Backend for Stream {
         given.map(|_| Issued::InFlight { drain })
     }
 
-    fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<bool> {
+    fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<Waiting> {
         let context = &self.shared.context;
         let _current = context.enter()?;
+        let Some(event) = CudaEvent::of(&**event) else { return Ok(Waiting::Host) };
+        let Some(point) = event.promised(value) else { return Ok(Waiting::Promise) };
         // Another device's queue may fail without signaling, and this stream would then wait forever.
-        let promised = CudaEvent::of(&**event).and_then(|event| event.promised(value));
-        let Some(point) = promised.filter(|point| point.is_of(context)) else { return Ok(false) };
+        if !point.is_of(context) {
+            return Ok(Waiting::Host);
+        }
         let tail = &mut *self.encoder.lock();
         self.start(issue, tail, &issue.commands()[issue.next()]);
         tail.has_more = true;
         point.gate(self.stream.0).map_err(|failure| context.error(failure, "waiting for an event"))?;
-        Ok(true)
+        Ok(Waiting::Device)
     }
 
     fn mark(&self, issue: &mut Issue<'_, Self>) -> bool {
         // A destroyed context ends everything.
         let Ok(_current) = self.shared.context.enter() else { return false };
-        let (tail, command) = (&mut *self.encoder.lock(), &issue.commands()[issue.next()]);
+        let command = &issue.commands()[issue.next()];
         // A signal behind a launch that may have failed cannot be promised.
         if matches!(command, Command::Signal { .. }) && self.progress.lock().unverified > 0 {
             return false;
         }
-        self.start(issue, tail, command);
-        let fence = self.fence(tail, Staging::default(), 0, false);
+        let fence = {
+            let tail = &mut *self.encoder.lock();
+            self.start(issue, tail, command);
+            self.fence(tail, Staging::default(), 0, false)
+        };
+        // Without a lock: queues that have waited for the promise issue their waits.
         if let (Command::Signal { event, value }, Some(at)) = (command, &fence.at)
             && let Some(event) = CudaEvent::of(&**event)
         {

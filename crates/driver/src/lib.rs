@@ -103,7 +103,7 @@ pub use dim3::Dim3;
 pub use doorbell::{Doorbell, ResidentThreads};
 pub use ending::{begin_log, end_submission, panic_text};
 pub use error::{Error, Fault, Result};
-pub use event::{Event, Reached, fail_signals};
+pub use event::{Event, Expected, Reached, fail_signals};
 pub use grid::Grid;
 pub use indirect::{CommandHeader, CommandRange, CommandRecord, ExecuteCommands, InheritedBuffer};
 pub use log::{Log, LogCallback, LogKernel, LogLevel, LogLine, LogSite, LogValue, MAX_LOG_WORDS};

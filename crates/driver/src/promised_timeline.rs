@@ -52,12 +52,8 @@ impl<P: Promise> PromisedTimeline<P> {
 
     /// Calls the callbacks of waits for values up to this one.
     fn end_hopes(&self, value: u64) {
-        let ended: Vec<_> = self.promises.lock().hopes.extract_if(.., || {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }(hoped, _)| *hoped <= value).collect();
-        ended.into_iter().for_each(|| {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }(_, then)| then());
+        let ended: Vec<_> = self.promises.lock().hopes.extract_if(.., |(hoped, _)| *hoped <= value).collect();
+        ended.into_iter().for_each(|(_, then)| then());
     }
 
     /// The first promised point at which the event has at least this value.
@@ -69,20 +65,14 @@ impl<P: Promise> PromisedTimeline<P> {
         self.promises
             .lock()
             .points
-            .extract_if(.., || {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }(promised, _)| *promised <= value)
-            .for_each(|| {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }(_, point)| point.kept());
+            .extract_if(.., |(promised, _)| *promised <= value)
+            .for_each(|(_, point)| point.kept());
     }
 }
 
 impl<P> Promises<P> {
     fn promised(&self, value: u64) -> Option<&P> {
-        self.points.iter().find(|| {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }(promised, _)| *promised >= value).map(|(_, point)| point)
+        self.points.iter().find(|(promised, _)| *promised >= value).map(|(_, point)| point)
     }
 }
 
@@ -154,9 +144,7 @@ mod tests {
     }
 
     fn name(event: &PromisedTimeline<Point>, value: u64) -> Option<&'static str> {
-        event.promised(value).map(|| {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }point| point.0)
+        event.promised(value).map(|point| point.0)
     }
 
     #[test]
@@ -165,9 +153,7 @@ mod tests {
         event.promise(2, Point("two", kept.clone()));
         event.promise(4, Point("four", kept));
         assert_eq!(
-            [1, 2, 3, 4, 5].map(|| {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }value| name(&event, value)),
+            [1, 2, 3, 4, 5].map(|value| name(&event, value)),
             [Some("two"), Some("two"), Some("four"), Some("four"), None]
         );
     }
@@ -179,14 +165,10 @@ mod tests {
         event.promise(2, Point("two", kept.clone()));
         let (sender, seen) = std::sync::mpsc::channel();
         let at_wake = kept.clone();
-        event.when(1, Box::new(move || {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }_| sender.send(at_wake.load(Ordering::Relaxed)).unwrap()));
+        event.when(1, Box::new(move |_| sender.send(at_wake.load(Ordering::Relaxed)).unwrap()));
         event.signal(1, 0);
         assert_eq!(seen.try_recv(), Ok(1));
-        assert_eq!([1, 2].map(|| {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }value| name(&event, value)), [Some("two"); 2]);
+        assert_eq!([1, 2].map(|value| name(&event, value)), [Some("two"); 2]);
         event.promise(1, Point("late", kept.clone()));
         assert_eq!(name(&event, 1), Some("two"), "1 is reached: nothing is promised");
         event.signal(2, 0);
@@ -196,23 +178,18 @@ mod tests {
     #[test]
     fn an_event_is_expected_once_it_is_promised_or_reached_or_has_failed() {
         let event = PromisedTimeline::new();
-        let calls = [(); 4].map(|| {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }()| Arc::<AtomicU32>::default());
-        let expect = || {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }at: usize, value| {
+        let calls = [(); 4].map(|()| Arc::<AtomicU32>::default());
+        let expect = |at: usize, value| {
             let calls = calls[at].clone();
-            event.when_expected(value, Box::new(move || {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }| drop(calls.fetch_add(1, Ordering::Relaxed))));
+            event.when_expected(
+                value,
+                Box::new(move || {
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }),
+            );
         };
-        let counts = || {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }| calls.each_ref().map(|calls| calls.load(Ordering::Relaxed));
-        (0..3).for_each(|| {
-                calls.fetch_add(1, Ordering::Relaxed);
-            }at| expect(at, at as u64 + 1));
+        let counts = || calls.each_ref().map(|calls| calls.load(Ordering::Relaxed));
+        (0..3).for_each(|at| expect(at, at as u64 + 1));
         assert_eq!(counts(), [0, 0, 0, 0]);
         event.promise(2, Point("two", Arc::default()));
         assert_eq!(counts(), [1, 1, 0, 0]);

@@ -116,7 +116,7 @@ pub use promised_timeline::{Promise, PromisedTimeline};
 pub use readings::{CacheLookups, Energy, Quantity, Reading, Readings};
 pub use several::{
     Aborter, Check, Collective, CollectiveCall, CollectiveLibrary, LibraryMember, Link, LinkKind, Member,
-    Place, Reduction,
+    Place, Point, Reduction,
 };
 pub use signature::{
     Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,

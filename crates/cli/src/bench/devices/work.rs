@@ -67,9 +67,17 @@ impl Bodies {
 
 /// Steps on one device and on all.
 pub(super) fn nbody(setup: &Setup) -> Result<Figure> {
-    setup.expect_several()?;
     // On each of four GPUs several threadgroups for each of its cores, so that latencies are hidden as on one.
-    let n = if setup.is_gpu() { 1 << 19 } else { 3001 };
+    simulate(setup, if setup.is_gpu() { 1 << 19 } else { 3001 })
+}
+
+/// The same with twice the bodies.
+pub(super) fn nbody_large(setup: &Setup) -> Result<Figure> {
+    simulate(setup, if setup.is_gpu() { 1 << 20 } else { 6001 })
+}
+
+fn simulate(setup: &Setup, n: usize) -> Result<Figure> {
+    setup.expect_several()?;
     let mut one = Bodies::new(&setup.devices[..1], n)?;
     let mut all = Bodies::new(&setup.devices, n)?;
     one.run(1)?;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use elinvar_driver::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
+use crate::clock::now_ns;
 use crate::context::DeviceEvent;
 use crate::failure::Failure;
 use crate::queue::{Stream, Submissions};
@@ -230,7 +231,7 @@ fn collect(queue: &Arc<Submissions>, passed: &mut usize) -> Result<(), Failure> 
                 Some((known, ns)) if known.is(&at) => *ns,
                 _ if known == 0 && !at.has_come()? => return Ok(()),
                 _ => {
-                    let ns = stream.shared.clock.place(&at)?;
+                    let ns = if at.has_time() { stream.shared.clock.place(&at)? } else { now_ns() };
                     come = Some((at, ns));
                     ns
                 }

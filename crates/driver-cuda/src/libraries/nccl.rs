@@ -368,7 +368,8 @@ impl NcclMember {
         let context = &self.nccl.context;
         let end = {
             let _current = context.enter()?;
-            DeviceEvent::record(context, self.stream.0).map_err(|failure| context.error(failure, &what))?
+            let end = DeviceEvent::record_as(context, self.stream.0, false);
+            end.map_err(|failure| context.error(failure, &what))?
         };
         self.running.push_back(end.clone());
         if let Some(event) = CudaEvent::of(&*done.event) {

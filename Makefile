@@ -124,6 +124,9 @@ long:
 	@scripts/summed.sh $(CARGO) test --workspace $(LONG:%=--test %)
 	for chapter in between collectives sharded; do \
 	    ELINVAR_CPU_DEVICES=3 env -u ELINVAR_TESTS $(CARGO) test --workspace --test drivers -- cpu::$$chapter:: || exit 1; done
+	for case in reductions movements between_kernels in_ a_ invalid; do \
+	    ELINVAR_NETWORK=$(CURDIR)/verify/conformance/eight-by-eight.network ELINVAR_CPU_DEVICES=64 \
+	    env -u ELINVAR_TESTS $(CARGO) test --workspace --test drivers -- cpu::collectives::$$case || exit 1; done
 
 # Also run by `make test`.
 tidy:

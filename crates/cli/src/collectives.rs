@@ -19,7 +19,7 @@ use crate::report::{median, print_json, print_table, say, time_text};
 #[derive(Args)]
 #[command(after_help = "\
 The file describes a network (link * * BYTES_PER_S SECONDS; group SIZE BYTES_PER_S SECONDS; link FROM TO BYTES_PER_S SECONDS;
-reduce BYTES_PER_S), or is what `elinvar devices --topology --measure --json` prints. Predictions take the slowest link.
+reduce BYTES_PER_S), or is what `elinvar devices --topology --measure --json` prints. Predictions follow each message on its link.
 
 Examples:
   elinvar collectives --network cluster.network
@@ -213,8 +213,8 @@ fn row(
     observed: Option<f64>,
 ) -> Option<Row> {
     let network = &parameters.network;
-    let (link, part) = (network.slowest(members), part(collective, members, bytes));
-    let seconds = algorithm.seconds(collective, members, part, link, network.reduction())?;
+    let part = part(collective, members, bytes);
+    let seconds = algorithm.seconds_on(collective, members, part, network)?;
     let predicted = parameters.overhead + seconds;
     Some(Row { collective, algorithm, members, bytes, predicted, observed })
 }

@@ -21,6 +21,7 @@ mod network;
 mod reduce;
 mod ring;
 mod segment;
+mod steps;
 mod supervised;
 mod wait;
 

@@ -166,6 +166,18 @@ impl Ring {
         Ok(by_all)
     }
 
+    /// Whether all members have begun as many collectives as this one.
+    pub(crate) fn have_all_begun(&self) -> bool {
+        let begun = |rank: u32| self.shared.segment.line(rank).begun.load(Ordering::Acquire);
+        (0..self.size()).all(|rank| begun(rank) >= self.begun)
+    }
+
+    /// # Errors
+    /// The first failure.
+    pub(crate) fn expect_whole(&self) -> Result<()> {
+        self.shared.expect_whole()
+    }
+
     /// The first failure.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.shared.failure()

@@ -17,6 +17,8 @@ use crate::failure::{Failure, code};
 
 /// `CU_STREAM_NON_BLOCKING`: no synchronization with the program's work on the default stream.
 const NON_BLOCKING: u32 = 1;
+/// `CU_EVENT_DISABLE_TIMING`.
+const DISABLE_TIMING: u32 = 2;
 
 /// The primary context of a device.
 pub(crate) struct Context {
@@ -29,8 +31,8 @@ pub(crate) struct Context {
     lost: OnceLock<Error>,
     /// Idle streams for synchronous operations of the host.
     idle: Mutex<Vec<Handle<CUstream>>>,
-    /// Unused events.
-    events: Mutex<Vec<Arc<RawEvent>>>,
+    /// Unused events: without times, and with times.
+    events: [Mutex<Vec<Arc<RawEvent>>>; 2],
     /// Whether stream-ordered allocation is supported.
     pub(crate) has_pools: bool,
 }
@@ -78,7 +80,7 @@ impl Context {
         // SAFETY: the device handle comes from the driver.
         unsafe { api.retain_context(&mut raw, device) }
             .map_err(|failure| Error::DeviceLost(format!("device `{name}`: {}", failure.text(api))))?;
-        let (lost, idle, events) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        let (lost, idle, events) = (OnceLock::new(), Mutex::default(), Default::default());
         Ok(Self { api, device, raw, name, lost, idle, events, has_pools })
     }
 
@@ -156,7 +158,8 @@ impl Context {
 impl Drop for Context {
     #[allow(unsafe_code)] // C functions
     fn drop(&mut self) {
-        let (idle, events) = (std::mem::take(self.idle.get_mut()), std::mem::take(self.events.get_mut()));
+        let idle = std::mem::take(self.idle.get_mut());
+        let events = self.events.each_mut().map(|events| std::mem::take(events.get_mut()));
         if let Ok(_current) = self.enter() {
             // SAFETY: nothing uses these, or the context would be alive. On failure, they are released at the end of the process.
             let _left = idle.iter().try_for_each(|stream| unsafe { self.api.destroy_stream(stream.0) });
@@ -167,7 +170,7 @@ impl Drop for Context {
     }
 }
 
-/// A point in a stream whose completion time can be read. Clones refer to the same point; the event is reused after the last of them has
+/// A point in a stream, whose time can be read if it was recorded with it. Clones refer to the same point; the event is reused after the last of them has
 /// been dropped.
 pub(crate) struct DeviceEvent {
     /// Declared before the context, which must outlive it.
@@ -179,6 +182,7 @@ pub(crate) struct DeviceEvent {
 struct RawEvent {
     api: &'static Api,
     raw: Handle<CUevent>,
+    has_time: bool,
     /// Number of [`DeviceEvent`]s that refer to it; 0 while it is unused.
     references: AtomicUsize,
 }
@@ -192,17 +196,28 @@ impl Drop for RawEvent {
 }
 
 impl DeviceEvent {
-    /// Records an event at the current end of a stream. The context must be current.
-    #[allow(unsafe_code)] // C functions
+    /// Records an event at the current end of a stream, with its time. The context must be current.
     pub(crate) fn record(context: &Arc<Context>, stream: CUstream) -> Result<Self, Failure> {
-        let idle = context.events.lock().pop();
+        Self::record_as(context, stream, true)
+    }
+
+    /// As [`DeviceEvent::record`]. Without its time, the event does not hold back the copy behind it.
+    #[allow(unsafe_code)] // C functions
+    pub(crate) fn record_as(
+        context: &Arc<Context>,
+        stream: CUstream,
+        has_time: bool,
+    ) -> Result<Self, Failure> {
+        let idle = context.events[usize::from(has_time)].lock().pop();
         let event = match idle {
             Some(event) => event,
             None => {
                 let mut event: CUevent = std::ptr::null_mut();
+                let flags = if has_time { 0 } else { DISABLE_TIMING };
                 // SAFETY: it writes a handle. Events without flags record times.
-                unsafe { context.api.create_event(&mut event, 0) }?;
-                Arc::new(RawEvent { api: context.api, raw: Handle(event), references: AtomicUsize::new(0) })
+                unsafe { context.api.create_event(&mut event, flags) }?;
+                let (raw, references) = (Handle(event), AtomicUsize::new(0));
+                Arc::new(RawEvent { api: context.api, raw, has_time, references })
             }
         };
         event.references.store(1, Ordering::Relaxed);
@@ -214,6 +229,10 @@ impl DeviceEvent {
 
     fn raw(&self) -> CUevent {
         self.event.raw.0
+    }
+
+    pub(crate) fn has_time(&self) -> bool {
+        self.event.has_time
     }
 
     /// Whether both refer to the same point.
@@ -272,7 +291,7 @@ impl Clone for DeviceEvent {
 impl Drop for DeviceEvent {
     fn drop(&mut self) {
         if self.event.references.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.context.events.lock().push(self.event.clone());
+            self.context.events[usize::from(self.event.has_time)].lock().push(self.event.clone());
         }
     }
 }

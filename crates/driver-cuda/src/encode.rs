@@ -92,6 +92,13 @@ impl Encoder<'_> {
     }
 }
 
+/// Whether a command only copies from one device to another.
+pub(crate) fn is_between_devices(command: &Command) -> bool {
+    let Command::Copy { source, target } = command else { return false };
+    let (from, to) = (memory(source), memory(target));
+    from.is_ok_and(|from| to.is_ok_and(|to| !Arc::ptr_eq(from.context(), to.context())))
+}
+
 /// The pipeline of a launch, after checking that it belongs to this driver.
 pub(crate) fn pipeline(dispatch: &Dispatch) -> Result<&CudaPipeline> {
     CudaPipeline::of(&*dispatch.pipeline)

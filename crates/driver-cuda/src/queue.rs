@@ -19,7 +19,9 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUstream;
-use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
+use elinvar_driver::submission::{
+    Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue, Waiting,
+};
 use elinvar_driver::{Command, Dim3, Error, Event, PromisedTimeline, Result};
 use parking_lot::Mutex;
 
@@ -27,7 +29,7 @@ use crate::clock::now_ns;
 use crate::commands;
 use crate::context::{DeviceEvent, Handle};
 use crate::cooperative::GridCounter;
-use crate::encode::{Encoder, Step, pipeline};
+use crate::encode::{Encoder, Step, is_between_devices, pipeline};
 use crate::failure::Failure;
 use crate::libraries::StreamLibraries;
 use crate::nvtx;
@@ -67,6 +69,8 @@ struct Tail {
     last: Option<DeviceEvent>,
     /// Whether anything was appended to the stream since.
     has_more: bool,
+    /// Whether its end needs the device's time. Of copies between devices the host's suffices: an event with a time between two of them takes 3 µs.
+    needs_time: bool,
     params: Vec<u8>,
     counter: GridCounter,
     libraries: StreamLibraries,
@@ -133,6 +137,7 @@ impl Stream {
             // If nothing is in flight, no earlier fence marks the start.
             tail.last = None;
             tail.has_more |= !matches!(first, Command::Signal { .. } | Command::Timestamp { .. });
+            tail.needs_time = true;
         }
         let fence = self.fence(tail, Staging::default(), 0, true);
         issue.announce_start(fence);
@@ -147,7 +152,7 @@ impl Stream {
             broken = staging.fetch(context, self.stream.0).err();
         }
         if std::mem::take(&mut tail.has_more) {
-            match DeviceEvent::record(context, self.stream.0) {
+            match DeviceEvent::record_as(context, self.stream.0, std::mem::take(&mut tail.needs_time)) {
                 Ok(event) => tail.last = Some(event),
                 Err(failure) => broken = Some(failure),
             }
@@ -181,7 +186,7 @@ impl Stream {
             && let Some(replay) = self.shared.replays.find(&self.shared, commands)
         {
             replay.launch(self.stream.0)?;
-            (tail.has_more, *count) = (true, 1);
+            (tail.has_more, tail.needs_time, *count) = (true, true, 1);
             return Ok(commands.len());
         }
         let mut given = 0;
@@ -197,6 +202,7 @@ impl Stream {
                 Encoder { shared, stream, staging, params, counter, libraries, counts }.encode(command);
             // A part of a command may have been appended.
             tail.has_more = true;
+            tail.needs_time |= !is_between_devices(command);
             match step? {
                 Step::Work => *count += 1,
                 Step::Counts => {
@@ -277,34 +283,45 @@ unsafe impl Backend for Stream {
         let given = self.give(issue, tail, &mut staging, &mut count);
         let drain = staging.has_news();
         let next = issue.next() + given.as_ref().copied().unwrap_or(0);
+        // The fence is also that of a mark behind it.
+        let is_marked = |next: &Command| matches!(next, Command::Signal { .. } | Command::Timestamp { .. });
+        tail.needs_time |= issue.commands().get(next).is_some_and(is_marked);
         issue.announce(next, self.fence(tail, staging, count, false));
         self.watch(issue);
         given.map(|_| Issued::InFlight { drain })
     }
 
-    fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<bool> {
+    fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<Waiting> {
         let context = &self.shared.context;
         let _current = context.enter()?;
+        let Some(event) = CudaEvent::of(&**event) else { return Ok(Waiting::Host) };
+        let Some(point) = event.promised(value) else { return Ok(Waiting::Promise) };
         // Another device's queue may fail without signaling, and this stream would then wait forever.
-        let promised = CudaEvent::of(&**event).and_then(|event| event.promised(value));
-        let Some(point) = promised.filter(|point| point.is_of(context)) else { return Ok(false) };
+        if !point.is_of(context) {
+            return Ok(Waiting::Host);
+        }
         let tail = &mut *self.encoder.lock();
         self.start(issue, tail, &issue.commands()[issue.next()]);
-        tail.has_more = true;
+        (tail.has_more, tail.needs_time) = (true, true);
         point.gate(self.stream.0).map_err(|failure| context.error(failure, "waiting for an event"))?;
-        Ok(true)
+        Ok(Waiting::Device)
     }
 
     fn mark(&self, issue: &mut Issue<'_, Self>) -> bool {
         // A destroyed context ends everything.
         let Ok(_current) = self.shared.context.enter() else { return false };
-        let (tail, command) = (&mut *self.encoder.lock(), &issue.commands()[issue.next()]);
+        let command = &issue.commands()[issue.next()];
         // A signal behind a launch that may have failed cannot be promised.
         if matches!(command, Command::Signal { .. }) && self.progress.lock().unverified > 0 {
             return false;
         }
-        self.start(issue, tail, command);
-        let fence = self.fence(tail, Staging::default(), 0, false);
+        let fence = {
+            let tail = &mut *self.encoder.lock();
+            self.start(issue, tail, command);
+            tail.needs_time = true;
+            self.fence(tail, Staging::default(), 0, false)
+        };
+        // Without a lock: queues that have waited for the promise issue their waits.
         if let (Command::Signal { event, value }, Some(at)) = (command, &fence.at)
             && let Some(event) = CudaEvent::of(&**event)
         {

@@ -8,6 +8,9 @@ use crate::{Command, Error, Result};
 /// Callback of a wait: called once, when the event has reached the value or can no longer reach it, without a lock of the event held.
 pub type Reached = Box<dyn FnOnce(Result<()>) + Send>;
 
+/// Callback of [`Event::when_expected`], called once, without a lock of the event held.
+pub type Expected = Box<dyn FnOnce() + Send>;
+
 /// A monotonic counter that starts at 0 (a timeline semaphore). Queues and the host signal values and wait for them.
 ///
 /// An event can fail, permanently: it keeps its value, and waits for greater values end in [`Error::Poisoned`].
@@ -33,6 +36,12 @@ pub trait Event: Send + Sync + Any {
 
     /// Calls `then` when `value` is reached or can no longer be reached; immediately if either is the case.
     fn when(&self, value: u64, then: Reached);
+
+    /// Calls `then` as soon as a device may be made to wait for `value`: when its signal is promised ([`PromisedTimeline`](crate::PromisedTimeline)), or
+    /// as [`Event::when`], which it is by default.
+    fn when_expected(&self, value: u64, then: Expected) {
+        self.when(value, Box::new(move |_| then()));
+    }
 }
 
 impl fmt::Debug for dyn Event {

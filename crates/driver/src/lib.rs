@@ -103,7 +103,7 @@ pub use dim3::Dim3;
 pub use doorbell::{Doorbell, ResidentThreads};
 pub use ending::{begin_log, end_submission, panic_text};
 pub use error::{Error, Fault, Result};
-pub use event::{Event, Reached, fail_signals};
+pub use event::{Event, Expected, Reached, fail_signals};
 pub use grid::Grid;
 pub use indirect::{CommandHeader, CommandRange, CommandRecord, ExecuteCommands, InheritedBuffer};
 pub use log::{Log, LogCallback, LogKernel, LogLevel, LogLine, LogSite, LogValue, MAX_LOG_WORDS};
@@ -116,7 +116,7 @@ pub use promised_timeline::{Promise, PromisedTimeline};
 pub use readings::{CacheLookups, Energy, Quantity, Reading, Readings};
 pub use several::{
     Aborter, Check, Collective, CollectiveCall, CollectiveLibrary, LibraryMember, Link, LinkKind, Member,
-    Place, Reduction,
+    Place, Point, Reduction,
 };
 pub use signature::{
     Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature, function_handle,

@@ -6,7 +6,7 @@
 use std::any::Any;
 
 use crate::sync::Mutex;
-use crate::{Error, Event, Reached, Timeline};
+use crate::{Error, Event, Expected, Reached, Timeline};
 
 /// A point in the work of a device, behind which an event is signaled unless the work fails.
 pub trait Promise: Clone + Send + 'static {
@@ -17,14 +17,21 @@ pub trait Promise: Clone + Send + 'static {
 /// A [`Timeline`] with promised signals.
 pub struct PromisedTimeline<P> {
     timeline: Timeline,
+    promises: Mutex<Promises<P>>,
+}
+
+struct Promises<P> {
     /// The points of values that the event has not reached.
-    promises: Mutex<Vec<(u64, P)>>,
+    points: Vec<(u64, P)>,
+    /// Callbacks of waits for values that are neither reached nor promised.
+    hopes: Vec<(u64, Expected)>,
 }
 
 impl<P: Promise> PromisedTimeline<P> {
     /// Creates an event with value 0 and no promises.
     pub fn new() -> Self {
-        Self { timeline: Timeline::new(), promises: Mutex::new(Vec::new()) }
+        let promises = Promises { points: Vec::new(), hopes: Vec::new() };
+        Self { timeline: Timeline::new(), promises: Mutex::new(promises) }
     }
 
     /// The event as one of this type.
@@ -37,21 +44,35 @@ impl<P: Promise> PromisedTimeline<P> {
     pub fn promise(&self, value: u64, point: P) {
         let mut promises = self.promises.lock();
         if self.timeline.is_pending(value) {
-            promises.push((value, point));
+            promises.points.push((value, point));
         }
+        drop(promises);
+        self.end_hopes(value);
+    }
+
+    /// Calls the callbacks of waits for values up to this one.
+    fn end_hopes(&self, value: u64) {
+        let ended: Vec<_> = self.promises.lock().hopes.extract_if(.., |(hoped, _)| *hoped <= value).collect();
+        ended.into_iter().for_each(|(_, then)| then());
     }
 
     /// The first promised point at which the event has at least this value.
     pub fn promised(&self, value: u64) -> Option<P> {
-        let promises = self.promises.lock();
-        promises.iter().find(|(promised, _)| *promised >= value).map(|(_, point)| point.clone())
+        self.promises.lock().promised(value).cloned()
     }
 
     fn keep(&self, value: u64) {
         self.promises
             .lock()
+            .points
             .extract_if(.., |(promised, _)| *promised <= value)
             .for_each(|(_, point)| point.kept());
+    }
+}
+
+impl<P> Promises<P> {
+    fn promised(&self, value: u64) -> Option<&P> {
+        self.points.iter().find(|(promised, _)| *promised >= value).map(|(_, point)| point)
     }
 }
 
@@ -83,15 +104,26 @@ impl<P: Promise> Event for PromisedTimeline<P> {
         self.timeline.signal(value, now_ns);
         // What was promised meanwhile.
         self.keep(value);
+        self.end_hopes(value);
     }
 
     fn fail(&self, cause: &Error) {
         self.timeline.fail(cause);
-        self.promises.lock().clear();
+        self.promises.lock().points.clear();
+        self.end_hopes(u64::MAX);
     }
 
     fn when(&self, value: u64, then: Reached) {
         self.timeline.when(value, then);
+    }
+
+    fn when_expected(&self, value: u64, then: Expected) {
+        let mut promises = self.promises.lock();
+        if self.timeline.is_pending(value) && promises.promised(value).is_none() {
+            return promises.hopes.push((value, then));
+        }
+        drop(promises);
+        then();
     }
 }
 
@@ -141,6 +173,34 @@ mod tests {
         assert_eq!(name(&event, 1), Some("two"), "1 is reached: nothing is promised");
         event.signal(2, 0);
         assert_eq!((name(&event, 1), kept.load(Ordering::Relaxed)), (None, 2));
+    }
+
+    #[test]
+    fn an_event_is_expected_once_it_is_promised_or_reached_or_has_failed() {
+        let event = PromisedTimeline::new();
+        let calls = [(); 4].map(|()| Arc::<AtomicU32>::default());
+        let expect = |at: usize, value| {
+            let calls = calls[at].clone();
+            event.when_expected(
+                value,
+                Box::new(move || {
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }),
+            );
+        };
+        let counts = || calls.each_ref().map(|calls| calls.load(Ordering::Relaxed));
+        (0..3).for_each(|at| expect(at, at as u64 + 1));
+        assert_eq!(counts(), [0, 0, 0, 0]);
+        event.promise(2, Point("two", Arc::default()));
+        assert_eq!(counts(), [1, 1, 0, 0]);
+        expect(3, 1);
+        assert_eq!(counts(), [1, 1, 0, 1], "2 is promised, and thereby 1");
+        event.signal(2, 0);
+        assert_eq!(counts(), [1, 1, 0, 1]);
+        event.fail(&Error::Cancelled);
+        assert_eq!(counts(), [1, 1, 1, 1]);
+        expect(2, 9);
+        assert_eq!(counts(), [1, 1, 2, 1], "it has failed");
     }
 
     #[test]

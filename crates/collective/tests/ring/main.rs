@@ -4,5 +4,6 @@ mod failures;
 mod memory;
 mod mpi;
 mod processes;
+mod queued;
 mod results;
 mod simulated;

@@ -133,6 +133,31 @@ fn sixty_four_members_on_two_levels() {
     }
 }
 
+/// The prediction of each link's cost is the simulated time also where links differ: groups, single links, and odd numbers of members.
+#[test]
+fn predictions_follow_each_link() {
+    let grouped = "link * * 25e9 5e-6\ngroup 8 400e9 1e-6\nreduce 90e9";
+    let odd = "link * * 10e9 3e-6\ngroup 3 80e9 5e-7\nlink 0 1 1e9 9e-6\nlink 4 2 2e9 1e-5\nreduce 6e9";
+    for (text, size) in [(grouped, 64), (grouped, 12), (odd, 5), (odd, 7), (odd, 8)] {
+        let network = Arc::new(Network::parse(text).unwrap());
+        // Parts of an all-reduce have equal lengths. Large data takes long with many members.
+        for count in [size, if size < 16 { 2000 * size } else { 20 * size }] {
+            for root in if size < 16 { vec![0, size as u32 / 2 + 1] } else { vec![37] } {
+                for collective in all(root) {
+                    let bytes = if collective == Collective::Barrier { 0 } else { 4 * count };
+                    let algorithm = Algorithm::of(collective, size as u32, bytes);
+                    let expected = algorithm.seconds_on(collective, size as u32, bytes, &network).unwrap();
+                    let simulated = run(&network, collective, size, count);
+                    assert!(
+                        (simulated - expected).abs() <= 1e-9 * expected,
+                        "{collective:?} of {size} by {algorithm:?}, {count} numbers: {simulated}, predicted {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// Simulated times do not depend on how the threads are scheduled.
 #[test]
 fn simulations_are_reproducible() {

@@ -1,8 +1,10 @@
 //! Collectives by NCCL, NVIDIA's library, which is found like the other libraries and loaded when a communicator is created.
 //!
 //! Communicators are nonblocking (`ncclConfig_t::blocking`): calls return while they are in progress, so that a wait for a member that never comes can be
-//! given up, by `ncclCommAbort`. Source: NVIDIA's NCCL documentation, and `nccl.h` of version 2.18.
+//! given up, by `ncclCommAbort`. A collective is on a stream of the communicator: device events order it behind the work before it and before the work
+//! behind it, without the host. Source: NVIDIA's NCCL documentation, and `nccl.h` of version 2.18.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -10,14 +12,15 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use elinvar_driver::{
-    Check, Collective, CollectiveCall, CollectiveLibrary, Error, Init, LibraryMember, Reduction, Result,
-    Scalar, Storage,
+    Check, Collective, CollectiveCall, CollectiveLibrary, Error, Init, LibraryMember, Point, Reduction,
+    Result, Scalar, Storage,
 };
 
 use super::load::{Object, Status, find, library};
 use crate::context::{Context, DeviceEvent, Handle};
 use crate::function::address;
 use crate::memory::CudaMemory;
+use crate::queue::CudaEvent;
 
 /// `ncclInProgress`.
 const IN_PROGRESS: i32 = 7;
@@ -237,7 +240,9 @@ impl CollectiveLibrary for Nccl {
         let begun = unsafe { functions.init_rank(&mut comm, ranks, UniqueId(id), rank_number, &mut config) };
         drop(current);
         let nccl = Self { context, functions };
-        let mut member = NcclMember { nccl, comm: Handle(comm), stream, scratch, rank, size };
+        let (starting, running, checked) = (None, VecDeque::new(), Instant::now());
+        let comm = Handle(comm);
+        let mut member = NcclMember { nccl, comm, stream, scratch, rank, size, starting, running, checked };
         let made = member.settle(begun, "joining a communicator", check);
         made.inspect_err(|_| member.abort())?;
         Ok(Box::new(member))
@@ -254,6 +259,19 @@ struct NcclMember {
     scratch: CudaMemory,
     rank: u32,
     size: u32,
+    /// The last collective of the queue, if the library has not passed it to the stream yet.
+    starting: Option<Starting>,
+    /// The ends of those in the stream, in order.
+    running: VecDeque<DeviceEvent>,
+    /// When the library was last asked for errors of the network and of other members.
+    checked: Instant,
+}
+
+/// A collective that the library is passing to the stream.
+struct Starting {
+    what: String,
+    status: Result<(), Status>,
+    done: Point,
 }
 
 impl NcclMember {
@@ -279,6 +297,7 @@ impl NcclMember {
     #[allow(unsafe_code)] // a C function
     fn abort(&mut self) {
         let comm = std::mem::replace(&mut self.comm.0, std::ptr::null_mut());
+        self.starting = None;
         if comm.is_null() {
             return;
         }
@@ -289,11 +308,102 @@ impl NcclMember {
             // SAFETY: the stream is ours; its kernels end when the communicator has been aborted.
             let _idle = unsafe { self.nccl.context.api.wait_for_stream(self.stream.0) };
         }
+        self.running.clear();
+    }
+
+    /// What the library says of its work.
+    #[allow(unsafe_code)] // a C function
+    fn status(&self) -> Result<Result<(), Status>> {
+        let (_calling, _current) = (calling(), self.nccl.context.enter()?);
+        let mut code = 0;
+        // SAFETY: the handle is ours; it writes a number.
+        let told = unsafe { self.nccl.functions.async_error(self.comm.0, &mut code) };
+        Ok(match code {
+            0 => told,
+            code => told.and(Err(Status { call: "ncclCommGetAsyncError", code })),
+        })
+    }
+
+    /// Puts a collective behind `ready` into the stream. Returns `false` while the device cannot be made to wait for that.
+    fn put(&mut self, call: &CollectiveCall, ready: &Point, done: &Point) -> Result<bool> {
+        if !self.has_started()? {
+            return Ok(false);
+        }
+        let context = &self.nccl.context;
+        let promised = CudaEvent::of(&*ready.event).and_then(|event| event.promised(ready.value));
+        let gate = promised.filter(|point| point.is_of(context));
+        if gate.is_none() && ready.is_pending() {
+            return Ok(false);
+        }
+        let what = call.to_string();
+        let status = {
+            let (_calling, _current) = (calling(), context.enter()?);
+            if let Some(gate) = gate {
+                gate.gate(self.stream.0).map_err(|failure| context.error(failure, &what))?;
+            }
+            match call.count == 0 && call.collective != Collective::Barrier {
+                true => Ok(()),
+                false => self.append(call)?,
+            }
+        };
+        self.starting = Some(Starting { what, status, done: done.clone() });
+        self.has_started()?;
+        Ok(true)
+    }
+
+    /// Whether the library has passed the last collective to the stream. Its end is then promised.
+    fn has_started(&mut self) -> Result<bool> {
+        let Some(Starting { what, status, done }) = &mut self.starting else { return Ok(true) };
+        let (what, done) = (what.clone(), done.clone());
+        if let Err(Status { code: IN_PROGRESS, .. }) = status {
+            match self.status()? {
+                Err(Status { code: IN_PROGRESS, .. }) => return Ok(false),
+                other => other,
+            }
+        } else {
+            std::mem::replace(status, Ok(()))
+        }
+        .map_err(|status| self.nccl.error(status, &what))?;
+        self.starting = None;
+        let context = &self.nccl.context;
+        let end = {
+            let _current = context.enter()?;
+            let end = DeviceEvent::record_as(context, self.stream.0, false);
+            end.map_err(|failure| context.error(failure, &what))?
+        };
+        self.running.push_back(end.clone());
+        if let Some(event) = CudaEvent::of(&*done.event) {
+            event.promise(done.value, end);
+        }
+        Ok(true)
+    }
+
+    /// Whether the first collective of the stream has ended.
+    fn look(&mut self) -> Result<bool> {
+        self.has_started()?;
+        let Some(first) = self.running.front() else { return Ok(false) };
+        let context = &self.nccl.context;
+        let has_come = {
+            let _current = context.enter()?;
+            first.has_come().map_err(|failure| context.error(failure, "a collective"))?
+        };
+        if has_come {
+            self.running.pop_front();
+            return Ok(true);
+        }
+        if self.checked.elapsed() >= CHECK {
+            self.checked = Instant::now();
+            match self.status()? {
+                Ok(()) | Err(Status { code: IN_PROGRESS, .. }) => {}
+                Err(status) => return Err(self.nccl.error(status, "a collective")),
+            }
+        }
+        Ok(false)
     }
 
     /// Appends the operation to the stream. The context must be current.
     #[allow(unsafe_code)] // C functions
-    fn enqueue(&self, call: &CollectiveCall) -> Result<Result<(), Status>> {
+    fn append(&self, call: &CollectiveCall) -> Result<Result<(), Status>> {
         let (nccl, comm, stream) = (&*self.nccl.functions, self.comm.0, self.stream.0);
         let side = |slice: &Option<_>| slice.as_ref().map_or(Ok(0), address);
         let (source, target) = (side(&call.source)?, side(&call.target)?);
@@ -364,11 +474,11 @@ impl NcclMember {
         // SAFETY: no arguments.
         unsafe { nccl.group_start() }?;
         let sent = to.iter().enumerate().try_for_each(|(at, rank)| {
-            // SAFETY: as for `enqueue`.
+            // SAFETY: as for `append`.
             unsafe { nccl.send(part(source, at), bytes, BYTES, *rank as i32, comm, stream) }
         });
         let received = from.iter().enumerate().try_for_each(|(at, rank)| {
-            // SAFETY: as for `enqueue`.
+            // SAFETY: as for `append`.
             unsafe { nccl.receive(part(target, at), bytes, BYTES, *rank as i32, comm, stream) }
         });
         // SAFETY: ends the group in any case.
@@ -384,7 +494,7 @@ impl NcclMember {
         let what = call.to_string();
         let begun = {
             let (_calling, _current) = (calling(), self.nccl.context.enter()?);
-            self.enqueue(call)?
+            self.append(call)?
         };
         self.settle(begun, &what, check)?;
         let context = &self.nccl.context;
@@ -429,6 +539,22 @@ impl LibraryMember for NcclMember {
             return Ok(());
         }
         self.try_run(call, check).inspect_err(|_| self.abort())
+    }
+
+    fn has_queue(&self) -> bool {
+        true
+    }
+
+    fn enqueue(&mut self, call: &CollectiveCall, ready: &Point, done: &Point) -> Result<bool> {
+        self.put(call, ready, done).inspect_err(|_| self.abort())
+    }
+
+    fn has_first_ended(&mut self) -> Result<bool> {
+        self.look().inspect_err(|_| self.abort())
+    }
+
+    fn abort(&mut self) {
+        Self::abort(self);
     }
 }
 

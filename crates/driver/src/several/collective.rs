@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Error, MemorySlice, Result, Scalar};
+use crate::{Error, Event, MemorySlice, Result, Scalar};
 
 /// How elements of several members become one. Integers wrap; `Min` and `Max` of floating-point numbers ignore NaNs where the engine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,6 +172,31 @@ impl fmt::Display for CollectiveCall {
     }
 }
 
+/// A value of an event.
+#[derive(Clone)]
+pub struct Point {
+    /// The event.
+    pub event: Arc<dyn Event>,
+    /// The value.
+    pub value: u64,
+}
+
+impl Point {
+    /// Whether the event may still reach the value, and has not.
+    pub fn is_pending(&self) -> bool {
+        self.event.is_pending(self.value)
+    }
+
+    /// # Errors
+    /// `Poisoned` if the event cannot reach the value any more.
+    pub fn expect_whole(&self) -> Result<()> {
+        match self.event.failure() {
+            Some(cause) if self.event.value() < self.value => Err(cause.poison()),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// One rank of a communicator. Calls are made one after the other, in the same order by all members.
 pub trait Member: Send {
     /// Name of the engine: `ring`, `nccl`, `mpi`.
@@ -193,6 +218,29 @@ pub trait Member: Send {
     /// # Errors
     /// [`Error::RankFailed`] if a member has failed or does not take part in time; the communicator is then unusable, except for [`Member::shrink`].
     fn run(&mut self, call: &CollectiveCall) -> Result<()>;
+
+    /// Whether the device orders such a collective itself, behind an event and before another, so that [`Member::enqueue`] takes it. `false` by default.
+    fn takes_ahead(&self, _call: &CollectiveCall) -> bool {
+        false
+    }
+
+    /// Passes a collective to the device, which begins it when `ready` is reached, behind those passed before. Does not block. Promises `done` at the end of the
+    /// collective, where the driver's events have promises, but does not signal it. No other work uses the memory from `ready` on until
+    /// [`Member::has_first_ended`] has told the end. Returns `false` if it cannot be passed yet; the call is then repeated.
+    ///
+    /// # Errors
+    /// As [`Member::run`]; the device uses the memory of no collective any more.
+    fn enqueue(&mut self, call: &CollectiveCall, _ready: &Point, _done: &Point) -> Result<bool> {
+        Err(Error::unsupported(format!("{call}: the engine `{}` has no queue", self.engine())))
+    }
+
+    /// Whether the first collective of the queue has ended, for all members; it is then removed. Does not block.
+    ///
+    /// # Errors
+    /// As [`Member::enqueue`]; all collectives of the queue have failed.
+    fn has_first_ended(&mut self) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Ends the calls of all members with this member's failure. May be called while a call runs.
     fn aborter(&self) -> Arc<dyn Aborter>;
@@ -240,6 +288,30 @@ pub trait LibraryMember: Send {
     /// # Errors
     /// The library's; that of `check`.
     fn run(&mut self, call: &CollectiveCall, check: &mut Check<'_>) -> Result<()>;
+
+    /// Whether the library has a queue; as [`Member::takes_ahead`]. `false` by default.
+    fn has_queue(&self) -> bool {
+        false
+    }
+
+    /// As [`Member::enqueue`], for `ready` that has not failed.
+    ///
+    /// # Errors
+    /// As [`LibraryMember::run`].
+    fn enqueue(&mut self, call: &CollectiveCall, _ready: &Point, _done: &Point) -> Result<bool> {
+        Err(Error::unsupported(format!("{call}: the library has no queue")))
+    }
+
+    /// Whether the device has executed the first collective of the queue, which is then removed; as [`Member::has_first_ended`].
+    ///
+    /// # Errors
+    /// As [`LibraryMember::run`].
+    fn has_first_ended(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Aborts the communicator: the device no longer uses the memory of any call, and no call may follow.
+    fn abort(&mut self) {}
 }
 
 /// Ends the calls of a communicator.

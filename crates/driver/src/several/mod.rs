@@ -4,6 +4,6 @@ mod collective;
 mod topology;
 
 pub use collective::{
-    Aborter, Check, Collective, CollectiveCall, CollectiveLibrary, LibraryMember, Member, Reduction,
+    Aborter, Check, Collective, CollectiveCall, CollectiveLibrary, LibraryMember, Member, Point, Reduction,
 };
 pub use topology::{Link, LinkKind, Place};

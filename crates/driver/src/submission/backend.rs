@@ -71,12 +71,12 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     /// The submission ends in the error when all announced operations have completed.
     fn begin(&self, issue: &mut Issue<'_, Self>, thread: &mut Self::Thread) -> Result<Issued>;
 
-    /// Make the device wait for an event that has not reached `value` yet. Returns `false` if the host must wait instead.
+    /// Make the device wait for an event that has not reached `value` yet.
     ///
     /// # Errors
     /// As [`Backend::begin`].
-    fn wait(&self, _issue: &mut Issue<'_, Self>, _event: &Arc<dyn Event>, _value: u64) -> Result<bool> {
-        Ok(false)
+    fn wait(&self, _issue: &mut Issue<'_, Self>, _event: &Arc<dyn Event>, _value: u64) -> Result<Waiting> {
+        Ok(Waiting::Host)
     }
 
     /// Converts a panic of [`Backend::begin`] or [`Backend::wait`] to an error.
@@ -162,6 +162,17 @@ pub enum Issued {
     /// Nothing was begun. Issue resumes when an operation in flight completes, when a submission ends, or after
     /// [`SubmissionQueue::resume`].
     Full,
+}
+
+/// Result of [`Backend::wait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The device waits; what follows is issued.
+    Device,
+    /// The device can wait once the signal is promised; the host waits until then ([`Event::when_expected`]), and asks again.
+    Promise,
+    /// The host waits until the event has reached the value.
+    Host,
 }
 
 /// Result of an operation.

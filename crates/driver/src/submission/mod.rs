@@ -23,6 +23,6 @@ mod handle;
 mod queue;
 mod state;
 
-pub use backend::{Backend, Completed, Deferred, Issue, Issued, Suspended, last_signals};
+pub use backend::{Backend, Completed, Deferred, Issue, Issued, Suspended, Waiting, last_signals};
 pub use handle::QueueHandle;
 pub use queue::{SubmissionQueue, Turn};

@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use super::backend::{Backend, Completed, Issue, Issued, Suspended};
+use super::backend::{Backend, Completed, Issue, Issued, Suspended, Waiting};
 use super::state::{Kind, State, ToIssue, ToRetire};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Command, Done, Error, Event, Result, Submission, Timing, begin_log, end_submission, panic_text};
@@ -385,10 +385,11 @@ impl<B: Backend> SubmissionQueue<B> {
                     let id = position.submission;
                     let mut issue = Issue { queue: self, position };
                     let result = self.contained(|| self.backend.wait(&mut issue, &event, value));
+                    let by_promise = matches!(result, Ok(Waiting::Promise));
                     let mut state = self.state.lock();
                     if let Some(number) = state.was_waited_for(id, result) {
                         drop(state);
-                        self.unblock_at(number, &*event, value);
+                        self.unblock_at(number, &*event, value, by_promise);
                         return self.state.lock();
                     }
                     state
@@ -398,15 +399,18 @@ impl<B: Backend> SubmissionQueue<B> {
         state
     }
 
-    /// Unblock issue when an event has reached a value or has failed.
-    fn unblock_at(self: &Arc<Self>, number: u64, event: &dyn Event, value: u64) {
+    /// Unblock issue when an event has reached a value or has failed, or already when that is promised.
+    fn unblock_at(self: &Arc<Self>, number: u64, event: &dyn Event, value: u64, by_promise: bool) {
         let queue = self.clone();
-        let unblock = move |_| {
+        let unblock = move || {
             if queue.state.lock().unblock(number) {
                 drop(queue.advance());
             }
         };
-        event.when(value, Box::new(unblock));
+        match by_promise {
+            true => event.when_expected(value, Box::new(unblock)),
+            false => event.when(value, Box::new(move |_| unblock())),
+        }
     }
 
     /// Raise events and end submissions, in order.

@@ -13,7 +13,7 @@ mod retire;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::backend::{Backend, Completed, Deferred, Issued, Suspended};
+use super::backend::{Backend, Completed, Deferred, Issued, Suspended, Waiting};
 use super::queue::SubmissionQueue;
 use crate::{Command, Done, Error, Event, Result, Submission, Timing};
 
@@ -355,23 +355,23 @@ impl<B: Backend> State<B> {
     }
 
     /// Reports the result of [`ToIssue::Wait`]. If the host has to wait, returns the number for [`State::unblock`].
-    pub(super) fn was_waited_for(&mut self, id: u64, result: Result<bool>) -> Option<u64> {
+    pub(super) fn was_waited_for(&mut self, id: u64, result: Result<Waiting>) -> Option<u64> {
         self.issuing = None;
         let at = self.find(id)?;
         let pending = &mut self.pending[at];
         match result {
-            Ok(true) => {
+            Ok(Waiting::Device) => {
                 let command = pending.next;
                 (pending.next, pending.has_begun) = (command + 1, true);
                 self.announce(id, Kind::Wait(command), None);
                 None
             }
-            Ok(false) if pending.stop.is_none() && pending.verdict.is_none() => {
+            Ok(_) if pending.stop.is_none() && pending.verdict.is_none() => {
                 self.waits += 1;
                 self.blocked_at = Some(self.waits);
                 self.blocked_at
             }
-            Ok(false) => None,
+            Ok(_) => None,
             Err(error) => {
                 self.fail(at, error);
                 None

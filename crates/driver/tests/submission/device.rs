@@ -3,9 +3,14 @@
 use std::sync::Arc;
 
 use elinvar_driver::primitive::{DataType, Matrix, Softmax};
-use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
+use elinvar_driver::submission::{
+    Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue, Waiting,
+};
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Command, Done, Error, Event, Primitive, Queue, Result, Submission, Timeline, Timing};
+use elinvar_driver::{
+    Command, Done, Error, Event, Primitive, Promise, PromisedTimeline, Queue, Result, Submission, Timeline,
+    Timing,
+};
 
 /// How the device executes commands.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -45,6 +50,14 @@ pub(crate) struct Device<const IS_LAYER: bool = false> {
 }
 
 pub(crate) type Callback<A> = Box<dyn FnOnce(A) + Send>;
+
+/// An event for whose promised signals the device waits.
+pub(crate) type PromisedEvent = PromisedTimeline<Point>;
+
+#[derive(Clone)]
+pub(crate) struct Point;
+
+impl Promise for Point {}
 
 /// A thread of the device.
 pub(crate) struct Thread;
@@ -91,8 +104,11 @@ unsafe impl<const IS_LAYER: bool> Backend for Device<IS_LAYER> {
         Ok(Issued::InFlight { drain: *self.drains.lock() })
     }
 
-    fn wait(&self, _issue: &mut Issue<'_, Self>, _event: &Arc<dyn Event>, _value: u64) -> Result<bool> {
-        Ok(*self.waits.lock())
+    fn wait(&self, _issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<Waiting> {
+        if let Some(event) = PromisedEvent::of(&**event) {
+            return Ok(if event.promised(value).is_some() { Waiting::Device } else { Waiting::Promise });
+        }
+        Ok(if *self.waits.lock() { Waiting::Device } else { Waiting::Host })
     }
 
     fn mark(&self, issue: &mut Issue<'_, Self>) -> bool {

@@ -134,6 +134,33 @@ fn a_device_that_waits_is_given_what_is_behind() {
 }
 
 #[test]
+fn what_is_behind_a_wait_is_issued_when_the_signal_is_promised_and_ends_when_it_has_come() {
+    for fails in [false, true] {
+        let fixture = Fixture::<false>::new(Device::default());
+        let event = Arc::new(PromisedEvent::new());
+        let wait = |value| Command::Wait { event: event.clone(), value };
+        fixture.submit_and_run(vec![work(), wait(1), work()]);
+        fixture.submit_and_run(vec![work()]);
+        fixture.executed(1);
+        assert_eq!(*fixture.device().begun.lock(), [(1, 0)], "nothing is promised");
+        event.promise(1, Point);
+        fixture.run();
+        assert_eq!(*fixture.device().begun.lock(), [(1, 0), (1, 2), (2, 0)]);
+        fixture.executed(2);
+        fixture.executed(3);
+        assert!(fixture.ended().is_empty(), "the device is through, and the promise is not kept yet");
+        if fails {
+            event.fail(&error())
+        } else {
+            event.signal(1, 7)
+        }
+        fixture.run();
+        let expected = if fails { [(1, "poisoned"), (2, "poisoned")] } else { [(1, "ok"), (2, "ok")] };
+        assert_eq!(fixture.numbers(), expected);
+    }
+}
+
+#[test]
 fn a_failed_event_fails_who_waits_for_it() {
     let fixture = ahead();
     let event: Arc<Timeline> = Arc::default();

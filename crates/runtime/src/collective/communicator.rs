@@ -194,7 +194,7 @@ impl Communicator {
         Self::new(device, pending, None)
     }
 
-    fn new(device: &Device, pending: Pending, clock: Option<Arc<AtomicU64>>) -> Result<Self> {
+    pub(super) fn new(device: &Device, pending: Pending, clock: Option<Arc<AtomicU64>>) -> Result<Self> {
         let (jobs, facts) = pending.wait()?;
         let Facts { rank, size, engine, cannot_reduce, aborter } = facts;
         let (device, stream, timeout) =

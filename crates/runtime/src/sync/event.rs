@@ -106,6 +106,11 @@ impl Event {
         Ok(self.reached(value).wait_timeout(timeout)?.is_some())
     }
 
+    /// The driver's event, and its value.
+    pub(crate) fn point(&self, value: u64) -> driver::Point {
+        driver::Point { event: self.inner.event.clone(), value: self.inner.value(value) }
+    }
+
     /// A wait for `value`, or a signal of it, as data.
     pub(crate) fn op(&self, value: u64, signals: bool) -> EventOp {
         let Inner { event, id, .. } = &*self.inner;

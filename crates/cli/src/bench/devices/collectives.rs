@@ -17,6 +17,17 @@ pub(super) enum Kind {
     Broadcast,
 }
 
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Operations on all elements, one after the other, and one wait.
+    Many,
+    /// One operation on all elements.
+    One,
+    /// Operations on 1024 elements.
+    Small,
+}
+
 /// A member with its memory.
 struct Member {
     communicator: Communicator,
@@ -40,15 +51,17 @@ impl Member {
     }
 }
 
-pub(super) fn measure(setup: &Setup, kind: Kind, is_small: bool) -> Result<Figure> {
+pub(super) fn measure(setup: &Setup, kind: Kind, load: Load) -> Result<Figure> {
     setup.expect_several()?;
     let size = setup.count();
-    let elements = match (is_small, setup.is_gpu()) {
-        (true, _) => 1024,
-        (false, true) => 64 << 20,
-        (false, false) => 4 << 20,
+    // On GPUs as many operations as NVIDIA's nccl-tests submit before they wait.
+    let (elements, count) = match (load, setup.is_gpu()) {
+        (Load::Small, _) => (1024, 16),
+        (Load::Many, true) => (64 << 20, 20),
+        (Load::One, true) => (64 << 20, 1),
+        (Load::Many | Load::One, false) => (4 << 20, 1),
     };
-    let (elements, count) = (elements / size * size, if is_small { 16 } else { 1 });
+    let elements = elements / size * size;
     let mut members = Vec::new();
     for communicator in Communicator::all(&setup.devices)? {
         let device = communicator.device().clone();

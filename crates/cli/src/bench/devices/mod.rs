@@ -94,8 +94,8 @@ const ROWS: &[Row] = &[
     Row {
         name: "copy_16_mib",
         goal: close,
-        how: "the same, 8 copies of 16 MiB",
-        measure: |setup| copies::copy(setup, 16 << 20, 8),
+        how: "the same, 32 copies of 16 MiB",
+        measure: |setup| copies::copy(setup, 16 << 20, 32),
     },
     Row {
         name: "copy_256_mib",
@@ -112,32 +112,40 @@ const ROWS: &[Row] = &[
     Row {
         name: "all_reduce",
         goal: close,
-        how: "bare / ours: sum of 64 Mi floats (CPU: 4 Mi) in place on all devices, from the submission to the end of all waits",
-        measure: |setup| collectives::measure(setup, collectives::Kind::AllReduce, false),
+        how: "bare / ours: 20 sums (CPU: one) of 64 Mi floats (CPU: 4 Mi) in place on all devices, from the first submission to the end of all waits",
+        measure: |setup| collectives::measure(setup, collectives::Kind::AllReduce, collectives::Load::Many),
     },
     Row {
         name: "all_gather",
         goal: close,
         how: "the same, all-gather to 64 Mi floats",
-        measure: |setup| collectives::measure(setup, collectives::Kind::AllGather, false),
+        measure: |setup| collectives::measure(setup, collectives::Kind::AllGather, collectives::Load::Many),
     },
     Row {
         name: "reduce_scatter",
         goal: close,
         how: "the same, reduce-scatter of 64 Mi floats",
-        measure: |setup| collectives::measure(setup, collectives::Kind::ReduceScatter, false),
+        measure: |setup| {
+            collectives::measure(setup, collectives::Kind::ReduceScatter, collectives::Load::Many)
+        },
     },
     Row {
         name: "broadcast",
         goal: close,
         how: "the same, broadcast of 64 Mi floats",
-        measure: |setup| collectives::measure(setup, collectives::Kind::Broadcast, false),
+        measure: |setup| collectives::measure(setup, collectives::Kind::Broadcast, collectives::Load::Many),
+    },
+    Row {
+        name: "all_reduce_alone",
+        goal: none,
+        how: "the same, one sum of 64 Mi floats",
+        measure: |setup| collectives::measure(setup, collectives::Kind::AllReduce, collectives::Load::One),
     },
     Row {
         name: "all_reduce_small",
         goal: none,
         how: "the same, 16 sums of 1024 floats, one after the other",
-        measure: |setup| collectives::measure(setup, collectives::Kind::AllReduce, true),
+        measure: |setup| collectives::measure(setup, collectives::Kind::AllReduce, collectives::Load::Small),
     },
     Row {
         name: "halo_exchange",
@@ -150,6 +158,12 @@ const ROWS: &[Row] = &[
         goal: gain,
         how: "time of one device / time of all: steps of an n-body simulation, with the all-gather of the positions",
         measure: work::nbody,
+    },
+    Row {
+        name: "nbody_large",
+        goal: gain,
+        how: "the same with as many bodies on each device as `nbody` has on one",
+        measure: work::nbody_large,
     },
     Row {
         name: "product_rows",

@@ -67,9 +67,18 @@ impl Bodies {
 
 /// Steps on one device and on all.
 pub(super) fn nbody(setup: &Setup) -> Result<Figure> {
-    setup.expect_several()?;
     // On each of four GPUs several threadgroups for each of its cores, so that latencies are hidden as on one.
-    let n = if setup.is_gpu() { 1 << 19 } else { 3001 };
+    simulate(setup, if setup.is_gpu() { 1 << 19 } else { 3001 }, 2)
+}
+
+/// The same with as many bodies on each device as one has there, so that its threadgroups fill the cores as often as on one.
+pub(super) fn nbody_large(setup: &Setup) -> Result<Figure> {
+    simulate(setup, setup.count() * if setup.is_gpu() { 1 << 19 } else { 3001 }, 1)
+}
+
+/// Runs of `each` steps of `n` bodies.
+fn simulate(setup: &Setup, n: usize, each: usize) -> Result<Figure> {
+    setup.expect_several()?;
     let mut one = Bodies::new(&setup.devices[..1], n)?;
     let mut all = Bodies::new(&setup.devices, n)?;
     one.run(1)?;
@@ -79,9 +88,8 @@ pub(super) fn nbody(setup: &Setup) -> Result<Figure> {
     {
         return Err(differ("n-body"));
     }
-    const EACH: usize = 2;
-    let times = medians(&mut [&mut || timed(|| one.run(EACH)), &mut || timed(|| all.run(EACH))])?;
-    Ok(gain(times[0] / EACH as u64, times[1] / EACH as u64, format!("{n} bodies, per step")))
+    let times = medians(&mut [&mut || timed(|| one.run(each)), &mut || timed(|| all.run(each))])?;
+    Ok(gain(times[0] / each as u64, times[1] / each as u64, format!("{n} bodies, per step")))
 }
 
 /// A product, the left matrix and the result divided by rows, the right one on each device.

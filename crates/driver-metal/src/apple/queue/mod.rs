@@ -17,7 +17,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use block2::RcBlock;
-use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
+use elinvar_driver::submission::{
+    Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue, Waiting,
+};
 use elinvar_driver::{Command, Error, Event, Result};
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::{NSObjectProtocol as _, ProtocolObject};
@@ -233,9 +235,11 @@ unsafe impl Backend for CommandQueue {
     }
 
     /// The GPU waits for a promised event, if the work behind the wait may be committed before the event is known to be raised.
-    fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<bool> {
+    fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<Waiting> {
         let promise = MetalEvent::of(&**event).and_then(|event| event.promised(value));
-        let Some(promise) = promise.filter(|promise| promise.is_of(&self.core)) else { return Ok(false) };
+        let Some(promise) = promise.filter(|promise| promise.is_of(&self.core)) else {
+            return Ok(Waiting::Host);
+        };
         let mut buffers = self.buffers.lock();
         if issue.in_flight() == 0 {
             buffers.restart();
@@ -248,7 +252,7 @@ unsafe impl Backend for CommandQueue {
             buffers.waits.push(promise);
             buffers.is_end_raised = false;
         }
-        Ok(is_allowed)
+        Ok(if is_allowed { Waiting::Device } else { Waiting::Host })
     }
 
     /// A signal behind command buffers in flight is promised, except for the queue's first, from which on the ends are encoded.

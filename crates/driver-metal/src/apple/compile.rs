@@ -25,7 +25,7 @@ use serde_bytes::ByteBuf;
 
 use super::core::Core;
 use super::kernel_log::KernelLog;
-use super::pipeline::{self, Known, MetalPipeline};
+use super::pipeline::{self, Known, MetalPipeline, Own};
 use super::reflect::Reflection;
 use super::{archive, constants, reflect};
 use crate::packed::PackedSource;
@@ -169,7 +169,7 @@ fn refused(error: &NSError, source: &Source, code: &Code) -> Error {
 /// `Unsupported` if a source includes a header of what Metal lacks.
 fn unless_refused(found: Vec<Diagnostic>) -> Error {
     let refused = found.iter().find_map(|Diagnostic { file, line, message, .. }| {
-        let reasons = [flatten::NO_GRID_BARRIERS, flatten::NO_RESIDENT_KERNELS, flatten::NO_NESTED_LAUNCHES];
+        let reasons = [flatten::NO_GRID_BARRIERS, flatten::NO_RESIDENT_KERNELS];
         let reason = reasons.into_iter().find(|reason| message.contains(reason))?;
         Some(Error::unsupported(format!("{file}:{line}: {reason}")))
     });
@@ -290,7 +290,8 @@ impl MetalLibrary {
             None => (reflection.signature(name, &self.file)?, steering::ALL),
         };
         let known = Known { signature, steering, reflected };
-        Ok(MetalPipeline::new(&self.core, state, known, options.checked))
+        let own = Own { function, key };
+        Ok(MetalPipeline::new(&self.core, state, known, options.checked, own))
     }
 }
 

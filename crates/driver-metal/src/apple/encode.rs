@@ -16,6 +16,7 @@ use objc2_metal::{
 };
 
 use super::buffer::Buffer;
+use super::commands;
 use super::copies::Copies;
 use super::core::Core;
 use super::crossing;
@@ -78,6 +79,7 @@ pub(super) fn encode(
                 }
             }
             Command::Signal { .. } | Command::Timestamp { .. } | Command::Wait { .. } => break,
+            Command::ExecuteCommands(_) | Command::LaunchNested(_) => break,
             other => return Err(Error::unsupported(format!("the Metal driver has no command {other:?}"))),
         }
         *next += 1;
@@ -106,6 +108,11 @@ pub(super) fn together(commands: &[Command]) -> impl Iterator<Item = &Command> {
     behind.take_while(|command| !matches!(command, Command::Wait { .. }))
 }
 
+/// Whether a command needs its own command buffer, with nothing behind it before it has succeeded.
+pub(super) fn is_alone(command: &Command) -> bool {
+    crosses(command) || commands::executes(command)
+}
+
 /// Whether there is device work on both sides of a timestamp.
 pub(super) fn times_within(commands: &[Command]) -> bool {
     within(commands, |command| matches!(command, Command::Timestamp { .. }))
@@ -132,7 +139,7 @@ fn copy(encoding: &mut Encoding<'_>, source: &MemorySlice, target: &MemorySlice)
     encoding.copy(source, Place { buffer: to, offset: to_offset }, len)
 }
 
-fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
+pub(super) fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
     let core = encoding.core;
     let pipeline: &dyn Any = &*dispatch.pipeline;
     let pipeline = pipeline.downcast_ref::<MetalPipeline>().filter(|pipeline| pipeline.is_of(core));

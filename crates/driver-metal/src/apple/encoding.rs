@@ -21,6 +21,7 @@ use objc2_metal::{
 };
 
 use super::buffer::Buffer;
+use super::commands::{Executing, Lane, Levels};
 use super::core::Core;
 use super::crossing::Between;
 use super::kernels::State;
@@ -81,6 +82,12 @@ pub(super) struct BufferInfo {
     pub(super) other: Option<Arc<Core>>,
     /// Result of the first half of a copy between devices, for the second; not released by [`BufferInfo::clear`].
     pub(super) between: Option<Between>,
+    /// The commands in memory that it executes.
+    pub(super) executing: Option<Executing>,
+    /// Indirect command buffers that it uses.
+    lanes: Vec<Lane>,
+    /// Levels of nested launches so far, for the next command buffer; not released by [`BufferInfo::clear`].
+    pub(super) levels: Option<Levels>,
     /// Launches with shader validation: the labels of their encoders, and the indices of their commands.
     pub(super) validated: Vec<(String, usize)>,
 }
@@ -94,6 +101,8 @@ impl BufferInfo {
         self.kernels.clear();
         self.hazards.clear();
         self.other = None;
+        self.executing = None;
+        self.lanes.clear();
         self.validated.clear();
     }
 }
@@ -304,6 +313,12 @@ impl<'a> Encoding<'a> {
     pub(super) fn keep(&mut self, buffer: Buffer) -> Buffer {
         self.info.kept.push(buffer.clone());
         buffer
+    }
+
+    /// Notes what the command buffer executes, and keeps its indirect command buffer.
+    pub(super) fn executes(&mut self, executing: Executing, lane: Lane) {
+        self.info.executing = Some(executing);
+        self.info.lanes.push(lane);
     }
 
     /// A buffer with these bytes, or one zero byte if there are none, kept until the command buffer has ended.

@@ -4,6 +4,7 @@ mod archive;
 mod buffer;
 mod caps;
 mod capture;
+mod commands;
 mod compile;
 mod constants;
 mod copies;

@@ -19,8 +19,7 @@ use super::validation;
 const GRID_ATTRIBUTES: [&str; 2] = ["thread_position_in_grid", "threads_per_grid"];
 
 /// Why a kernel with bounds checks is in no command.
-const NO_CHECKED_COMMANDS: &str =
-    "bounds checks of commands in memory: Metal's shader validation checks whole buffers, and the driver cannot replace the addresses in commands by those of copies";
+const NO_CHECKED_COMMANDS: &str = "bounds checks of commands in memory: Metal's shader validation checks whole buffers, and the driver cannot replace the addresses in commands by those of copies";
 
 /// Properties of a kernel's code.
 pub(super) struct Known {

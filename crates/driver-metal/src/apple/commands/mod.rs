@@ -20,10 +20,9 @@ use elinvar_driver::{
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{
-    MTLBuffer as _, MTLCommandQueue, MTLComputeCommandEncoder as _,
-    MTLComputePipelineState as _, MTLDevice as _, MTLIndirectCommandBuffer,
-    MTLIndirectCommandBufferDescriptor, MTLIndirectCommandType, MTLResourceOptions,
-    MTLResourceUsage, MTLSize,
+    MTLBuffer as _, MTLCommandQueue, MTLComputeCommandEncoder as _, MTLComputePipelineState as _,
+    MTLDevice as _, MTLIndirectCommandBuffer, MTLIndirectCommandBufferDescriptor, MTLIndirectCommandType,
+    MTLResourceOptions, MTLResourceUsage, MTLSize,
 };
 use parking_lot::Mutex;
 
@@ -477,7 +476,9 @@ impl Executing {
         };
         let code = state.code();
         Some(error.err().unwrap_or_else(|| {
-            Error::Environment(format!("the device rejected a command in memory (code {code}) that the host accepts"))
+            Error::Environment(format!(
+                "the device rejected a command in memory (code {code}) that the host accepts"
+            ))
         }))
     }
 }

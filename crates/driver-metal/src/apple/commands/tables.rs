@@ -1,9 +1,7 @@
 //! What the kernels of `translate.metal` read and write: kernels, arguments and used memory as plain numbers.
 
 use elinvar_driver::indirect::UsedRanges;
-use elinvar_driver::{
-    Access, ArgKind, Binding, ElementType, Error, ExecuteCommands, Pipeline, Result,
-};
+use elinvar_driver::{Access, ArgKind, Binding, ElementType, Error, ExecuteCommands, Pipeline, Result};
 
 /// Appends numbers to bytes.
 #[derive(Default)]

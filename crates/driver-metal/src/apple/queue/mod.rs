@@ -326,7 +326,8 @@ impl CommandQueue {
         }
         if commands::executes(&commands[next]) {
             let place = (issue.submission().0, next);
-            let (buffer, is_last) = commands::encode((&self.core, &*self.queue), &commands[next], place, info)?;
+            let (buffer, is_last) =
+                commands::encode((&self.core, &*self.queue), &commands[next], place, info)?;
             return Ok(Encoded { buffer, next: next + usize::from(is_last), drain: true });
         }
         let buffer = encode::encode(&self.core, &self.queue, &self.marks, commands, &mut next, info)?;

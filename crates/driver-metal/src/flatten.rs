@@ -3,7 +3,7 @@
 //! Source pieces are concatenated, macros become `#define`, and files in the source's include folders replace the directives that include
 //! them. `#line` directives keep file names and lines. An include that is in no folder stays, for Metal to find or to reject. Conditions are
 //! left to Metal: a file is inserted whether or not its condition holds, and `#pragma once` becomes a condition. The header `<elinvar/launch>` and
-//! what stands for Metal's indirect command buffers (`headers`) are put in. Grid barriers, which Metal lacks, become an error.
+//! what stands for Metal's indirect command buffers (`headers`) are put in. Resident kernels, which Metal lacks, become an error.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,8 @@ use elinvar_driver::{Error, Result, Source};
 
 use crate::headers;
 
-/// The header of grid barriers.
+/// The header of grid barriers, which `split` replaces.
 const GRID: &str = "elinvar/grid";
-
-/// The error that replaces its inclusion, and why.
-pub(crate) const NO_GRID_BARRIERS: &str =
-    "grid barriers on Metal, which does not promise that the threadgroups of a grid run at the same time";
 
 /// The headers of resident kernels and their queues, and why they are refused.
 const RESIDENT: [&str; 2] = ["elinvar/queue", "elinvar/resident"];
@@ -94,7 +90,7 @@ impl Flat<'_> {
                         self.include(&found)?;
                         self.place(index + 2, name);
                     }
-                    None if path == GRID => self.line(format_args!("#error \"{NO_GRID_BARRIERS}\"")),
+                    None if path == GRID => self.line(format_args!("")),
                     None if path == LAUNCH => {
                         self.place(1, LAUNCH);
                         self.line(format_args!("{}{}", headers::RECORDS, headers::LAUNCH));
@@ -297,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn grid_barriers_become_an_error_under_their_condition() {
-        let source = Source::named("a.metal", "#ifdef G\n#include <elinvar/grid>\n#endif");
-        let expected = format!("#line 1 \"a.metal\"\n#ifdef G\n#error \"{NO_GRID_BARRIERS}\"\n#endif");
+    fn resident_kernels_become_an_error_under_their_condition() {
+        let source = Source::named("a.metal", "#ifdef G\n#include <elinvar/queue>\n#endif");
+        let expected = format!("#line 1 \"a.metal\"\n#ifdef G\n#error \"{NO_RESIDENT_KERNELS}\"\n#endif");
         assert_eq!(flatten(&source).unwrap(), expected);
     }
 

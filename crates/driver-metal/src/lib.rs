@@ -18,6 +18,7 @@
 //! | signal | within a command buffer by an `MTLSharedEvent`, which notifies the host (`signals`); at its end, and without shared events, by the host |
 //! | timestamp | within a command buffer by a sample of an `MTLCounterSampleBuffer` (`stamps`); at its end, and without counters, the GPU end time |
 //! | commands in memory, nested launches | checked on the GPU, which encodes them into an `MTLIndirectCommandBuffer` (`commands`) |
+//! | kernel with grid barriers | split at them, and dispatched until no thread waits (`split`, `rounds`) |
 //! | label of a launch | a debug group of the encoder; queues and command buffers are labeled with numbers |
 //! | capture | `MTLCaptureManager`, to a GPU trace (`capture`) |
 //! | primitive | an MPS kernel, cached by shape; image kernels use temporary images (`mps`) |
@@ -54,6 +55,8 @@ mod own_memory;
 #[cfg(any(target_vendor = "apple", elinvar_apple, test))]
 mod packed;
 mod packer;
+#[cfg(any(target_vendor = "apple", elinvar_apple, test))]
+mod split;
 mod steering;
 
 pub use packer::Packer;

@@ -66,7 +66,16 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "checks::within_bounds_nothing_changes", NO_LAYER),
     ("metal", "checks::works_after_a_fault", NO_LAYER),
     ("metal", "checks::write_past_the_end", NO_LAYER),
-    ("metal", "cooperative::", "grid barriers on Metal"),
+    ("metal", "cooperative::a_deadline_while_groups_wait", "cannot stop a thread within a loop"),
+    ("metal", "cooperative::a_fault_ends_the_launch", NO_LAYER),
+    ("metal", "cooperative::a_fault_ends_the_launch", NO_CHECKED_BARRIERS),
+    ("metal", "cooperative::a_missed_barrier", "does not detect that threadgroups"),
+    ("metal", "cooperative::checked_kernels", NO_LAYER),
+    ("metal", "cooperative::checked_kernels", NO_CHECKED_BARRIERS),
+    ("metal", "cooperative::conjugate_gradient", "threadgroup memory, which is not kept"),
+    ("metal", "cooperative::private_values_are_kept", "a pointer to private memory"),
+    ("metal", "cooperative::several_barriers", "in a function that is no kernel"),
+    ("metal", "cooperative::threadgroup_memory_is_kept", "threadgroup memory, which is not kept"),
     ("metal", "errors::captures", NO_TRACE),
     ("metal", "events::a_failure_goes_on", NO_LAYER),
     ("metal", "function_pointers::refused_tables", NO_TABLES),
@@ -185,6 +194,7 @@ const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Does not apply if shader validation is enabled for the process.
 const NO_DEVICE_RUNTIME: &str = "libcudadevrt.a";
+const NO_CHECKED_BARRIERS: &str = "bounds checks of kernels with grid barriers on Metal";
 const NO_CHECKED_COMMANDS: &str = "bounds checks of commands in memory";
 const NO_LAYER: &str = "shader validation is off";
 const NO_TABLES: &str = "the Metal driver does not support tables of functions";

@@ -28,6 +28,7 @@ use super::kernels::State;
 use super::label::label;
 use super::mps::InUse;
 use super::queue::CommandBufferEnd;
+use super::rounds::Rounds;
 use super::signals::Signals;
 use super::stamps::Stamps;
 use crate::clock::Moment;
@@ -88,6 +89,8 @@ pub(super) struct BufferInfo {
     lanes: Vec<Lane>,
     /// Levels of nested launches so far, for the next command buffer; not released by [`BufferInfo::clear`].
     pub(super) levels: Option<Levels>,
+    /// Rounds of a launch with grid barriers so far; as `levels`.
+    pub(super) rounds: Option<Rounds>,
     /// Launches with shader validation: the labels of their encoders, and the indices of their commands.
     pub(super) validated: Vec<(String, usize)>,
 }

@@ -25,6 +25,7 @@ mod pipeline;
 mod queue;
 mod reflect;
 mod removal;
+mod rounds;
 mod signals;
 mod stamps;
 mod tasks;

@@ -14,6 +14,7 @@ use super::core::Core;
 use super::kernels::State;
 use super::reflect::Reflection;
 use super::validation;
+use crate::split::Split;
 
 /// Attributes with which a kernel cannot observe the division of its grid into threadgroups.
 const GRID_ATTRIBUTES: [&str; 2] = ["thread_position_in_grid", "threads_per_grid"];
@@ -51,6 +52,14 @@ pub(super) struct MetalPipeline {
 pub(super) struct Own {
     pub(super) function: Retained<ProtocolObject<dyn MTLFunction>>,
     pub(super) key: Key,
+    pub(super) split: Option<States>,
+}
+
+/// The states of the threads of a kernel with grid barriers.
+pub(super) struct States {
+    pub(super) split: Split,
+    /// Size of a thread's state.
+    pub(super) bytes: u64,
 }
 
 /// Builds the pipeline of a function, or reads it from the cache under `key`. Also returns Metal's reflection of its arguments.
@@ -111,6 +120,11 @@ impl MetalPipeline {
         }
     }
 
+    /// The states of its threads, if it has grid barriers.
+    pub(super) fn states(&self) -> Option<&States> {
+        self.own.split.as_ref()
+    }
+
     /// The state for commands of indirect command buffers.
     ///
     /// # Errors
@@ -169,6 +183,15 @@ impl Pipeline for MetalPipeline {
 
     fn max_threads_per_threadgroup(&self) -> u32 {
         self.max_threads
+    }
+
+    /// As many as have room for their states in an eighth of the working set, and in a buffer; at most 2²⁰.
+    fn resident_groups(&self, group: Dim3, _threadgroup_bytes: u64) -> Result<u64> {
+        self.prepare(group)?;
+        let limits = &self.core.caps.limits;
+        let room = (limits.working_set / 8).min(limits.max_buffer_bytes);
+        let bytes = self.states().map_or(1, |states| states.bytes).saturating_mul(group.volume() as u64);
+        Ok((room / bytes.max(1)).clamp(1, 1 << 20))
     }
 
     /// Builds the state for commands of indirect command buffers.

@@ -30,7 +30,7 @@ use super::encoding::{BufferInfo, CommandBuffer};
 use super::label::label;
 use super::marks::Marks;
 use super::signals::Signals;
-use super::{commands, crossing, encode, failure, host, validation};
+use super::{commands, crossing, encode, failure, host, rounds, validation};
 use crate::ahead::{Ahead, Footprint};
 
 pub(super) use event::{CommandBufferEnd, MetalEvent};
@@ -329,6 +329,14 @@ impl CommandQueue {
             let (buffer, is_last) =
                 commands::encode((&self.core, &*self.queue), &commands[next], place, info)?;
             return Ok(Encoded { buffer, next: next + usize::from(is_last), drain: true });
+        }
+        if let Command::Dispatch(dispatch) = &commands[next]
+            && rounds::is_for(dispatch)
+        {
+            let place = (issue.submission().0, next);
+            let buffer = rounds::encode((&self.core, &*self.queue), dispatch, place, info)?;
+            let next = next + usize::from(buffer.is_none());
+            return Ok(Encoded { buffer, next, drain: true });
         }
         let buffer = encode::encode(&self.core, &self.queue, &self.marks, commands, &mut next, info)?;
         Ok(Encoded { buffer, next, drain: false })

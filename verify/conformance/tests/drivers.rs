@@ -72,7 +72,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "cooperative::a_missed_barrier", "does not detect that threadgroups"),
     ("metal", "cooperative::checked_kernels", NO_LAYER),
     ("metal", "cooperative::checked_kernels", NO_CHECKED_BARRIERS),
-    ("metal", "cooperative::conjugate_gradient", "threadgroup memory, which is not kept"),
+    ("metal", "cooperative::conjugate_gradient", "another function of `this_grid`"),
     ("metal", "cooperative::private_values_are_kept", "a pointer to private memory"),
     ("metal", "cooperative::several_barriers", "in a function that is no kernel"),
     ("metal", "cooperative::threadgroup_memory_is_kept", "threadgroup memory, which is not kept"),

@@ -36,8 +36,7 @@ use crate::{diagnostics, flatten, front, own_memory, steering};
 type Function = Retained<ProtocolObject<dyn MTLFunction>>;
 
 /// Why a kernel with grid barriers has no bounds checks.
-const NO_CHECKED_BARRIERS: &str =
-    "bounds checks of kernels with grid barriers on Metal, whose states are not among the arguments that shader validation checks";
+const NO_CHECKED_BARRIERS: &str = "bounds checks of kernels with grid barriers on Metal, whose states are not among the arguments that shader validation checks";
 
 struct MetalLibrary {
     core: Arc<Core>,

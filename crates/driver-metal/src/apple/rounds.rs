@@ -7,9 +7,7 @@ use std::any::Any;
 
 use elinvar_driver::{Command, Dispatch, Error, Grid, Result};
 use objc2::runtime::ProtocolObject;
-use objc2_metal::{
-    MTLBarrierScope, MTLCommandQueue, MTLComputeCommandEncoder as _, MTLResourceOptions,
-};
+use objc2_metal::{MTLBarrierScope, MTLCommandQueue, MTLComputeCommandEncoder as _, MTLResourceOptions};
 
 use super::buffer::Buffer;
 use super::core::{self, Core};

@@ -35,7 +35,8 @@ pub(super) fn declared(text: &Text<'_>, range: &Range<usize>) -> Result<Option<V
     let mut has_type = false;
     loop {
         match text.word(at) {
-            "const" | "volatile" | "device" | "constant" | "thread" | "unsigned" | "signed" | "struct" | "metal" => {}
+            "const" | "volatile" | "device" | "constant" | "thread" | "unsigned" | "signed" | "struct"
+            | "metal" => {}
             "threadgroup" => return refuse("threadgroup memory, which is not kept at a grid barrier"),
             "static" | "constexpr" | "using" | "typedef" | "enum" | "auto" | "union" => {
                 return refuse(&format!("`{}`", text.word(at)));
@@ -79,7 +80,11 @@ pub(super) fn declared(text: &Text<'_>, range: &Range<usize>) -> Result<Option<V
             return refuse("a reference, which is not kept at a grid barrier");
         }
         if !is_name(text, at) || !matches!(text.word(at + 1), "=" | ";" | "," | "[" | "(" | "{") {
-            return if all.is_empty() { Ok(None) } else { refuse("a declaration that the driver cannot read") };
+            return if all.is_empty() {
+                Ok(None)
+            } else {
+                refuse("a declaration that the driver cannot read")
+            };
         }
         let is_pointer = (stars..at).any(|at| text.word(at) == "*");
         // `a * b;` is an expression without effect.
@@ -108,7 +113,10 @@ pub(super) fn declared(text: &Text<'_>, range: &Range<usize>) -> Result<Option<V
                 while !matches!(text.word(at), "," | ";" | "") {
                     at = match text.word(at) {
                         "(" | "[" | "{" => text.behind(at).unwrap_or(range.end),
-                        "<" if text.word(at + 1) != "<" && text.word(at - 1) != "<" && has_comma(text, at) => {
+                        "<" if text.word(at + 1) != "<"
+                            && text.word(at - 1) != "<"
+                            && has_comma(text, at) =>
+                        {
                             return refuse("a template in a declaration");
                         }
                         _ => at + 1,

@@ -17,7 +17,8 @@ use render::Render;
 use tokens::{Kind, Text};
 
 /// What a refusal says first.
-pub(crate) const NO_GRID_BARRIERS: &str = "grid barriers on Metal, where the driver splits the kernel at them";
+pub(crate) const NO_GRID_BARRIERS: &str =
+    "grid barriers on Metal, where the driver splits the kernel at them";
 
 /// A kernel that is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,9 +126,8 @@ impl Function {
         }
         let close = text.behind(open)?;
         let end = text.behind(close).filter(|_| text.word(close) == "{")?;
-        let is_end = |at: usize| {
-            matches!(text.word(at), ";" | "}") || text.tokens[at].kind == Kind::Directive
-        };
+        let is_end =
+            |at: usize| matches!(text.word(at), ";" | "}") || text.tokens[at].kind == Kind::Directive;
         let first = (0..at).rev().find(|at| is_end(*at)).map_or(0, |at| at + 1);
         Some(Self { head: first..open, name, params: open + 1..close - 1, body: close..end })
     }
@@ -163,12 +163,18 @@ impl Function {
         if self.head.clone().any(|at| text.word(at) == "template") {
             return refuse("a template");
         }
+        let macros = macros(text);
+        if let Some(at) = self.body.clone().find(|at| macros.contains(&text.word(*at))) {
+            return Err(Refusal::new(at, "a macro with statements"));
+        }
         let body = statements::statement(text, self.body.start)?;
         if let Some(at) = self.body.clone().find(|at| text.word(*at) == "threadgroup") {
             return Err(Refusal::new(at, "threadgroup memory, which is not kept"));
         }
         let params = self.params(text)?;
-        if let Some(param) = params.iter().find(|param| param.range.clone().any(|at| text.word(at) == "threadgroup")) {
+        if let Some(param) =
+            params.iter().find(|param| param.range.clone().any(|at| text.word(at) == "threadgroup"))
+        {
             return Err(Refusal::new(param.name, "threadgroup memory, which is not kept"));
         }
         let mut free = (0..31).rev().filter(|index| {
@@ -213,10 +219,11 @@ impl Function {
         let mut uses = self.body.clone().filter(|at| text.word(*at) == name);
         uses.all(|at| {
             let [before, next, behind] = [at.wrapping_sub(1), at + 1, at + 2].map(|at| text.word(at));
-            let is_operand = matches!(next, "+" | "-" | "*" | "/" | "%" | "^" | "|" | "<" | ">" | "?" | ":" | "]" | ";")
-                && behind != "="
-                && !(matches!(next, "+" | "-") && behind == next)
-                && !(matches!(next, "<" | ">") && behind == next && text.word(at + 3) == "=");
+            let is_operand =
+                matches!(next, "+" | "-" | "*" | "/" | "%" | "^" | "|" | "<" | ">" | "?" | ":" | "]" | ";")
+                    && behind != "="
+                    && !(matches!(next, "+" | "-") && behind == next)
+                    && !(matches!(next, "<" | ">") && behind == next && text.word(at + 3) == "=");
             let is_element = next == "[" && is_pointer;
             let is_compared = next == "=" && behind == "=";
             let is_safe = !matches!(before, "&")
@@ -224,6 +231,22 @@ impl Function {
             is_safe && (is_operand || is_element || is_compared)
         })
     }
+}
+
+/// The macros whose text may have statements or barriers.
+fn macros<'t>(text: &Text<'t>) -> Vec<&'t str> {
+    let directives = text.tokens.iter().filter(|token| token.kind == Kind::Directive);
+    let defined = directives.filter_map(|token| {
+        let rest = text.text[token.at.clone()].trim_start_matches('#').trim_start().strip_prefix("define")?;
+        let rest = rest.trim_start();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        Some(rest.split_at(rest.find(|c| !is_part(c)).unwrap_or(rest.len())))
+    });
+    let has_statements = |(_, value): &(&str, &str)| {
+        let words = ["break", "continue", "return", "goto", "grid_barrier", "this_grid"];
+        value.contains([';', '{', '}']) || words.iter().any(|word| value.contains(word))
+    };
+    defined.filter(has_statements).map(|(name, _)| name).collect()
 }
 
 /// Names of attributes whose parameters must have one number of components.
@@ -251,10 +274,14 @@ fn index(text: &Text<'_>, params: &[Param]) -> Result<(String, String, u32), Ref
     let mut more = String::new();
     let mut names = [String::new(), String::new()];
     let wanted = [("thread_position_in_grid", "place_in_memory"), ("threads_per_grid", "size_in_memory")];
-    for ((attribute, own), name) in wanted.into_iter().zip(&mut names).take(if dimensions == 1 { 1 } else { 2 }) {
+    for ((attribute, own), name) in
+        wanted.into_iter().zip(&mut names).take(if dimensions == 1 { 1 } else { 2 })
+    {
         match of(attribute) {
             Some(param) if components(param) == dimensions => *name = text.word(param.name).to_owned(),
-            Some(param) => return Err(Refusal::new(param.name, "positions with different numbers of components")),
+            Some(param) => {
+                return Err(Refusal::new(param.name, "positions with different numbers of components"));
+            }
             None => {
                 *name = own.to_owned();
                 more.push_str(&format!(", {ty} {own} [[{attribute}]]"));
@@ -272,4 +299,98 @@ fn index(text: &Text<'_>, params: &[Param]) -> Result<(String, String, u32), Ref
 
 fn attribute_of(param: &Param) -> &str {
     param.attribute.trim_matches(|c: char| matches!(c, '[' | ']' | ' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The refusal of a kernel with this body, with its line; the body begins in line 2.
+    fn refusal(params: &str, body: &str) -> String {
+        let text = format!("#line 1 \"a.metal\"\nkernel void k({params}) {{\n{body}\n}}\nvoid behind();\n");
+        let (out, all) = split(&text);
+        assert!(all.is_empty() && out.ends_with("void behind();\n"), "{out}");
+        let at = out.find("#error \"").expect(&out);
+        let line = out[..at].trim_end().lines().last().unwrap_or_default();
+        let why = out[at..].lines().next().unwrap_or_default().trim_start_matches("#error \"");
+        let why = why.strip_prefix(NO_GRID_BARRIERS).expect("the prefix").trim_start_matches(": ");
+        format!("{}: {}", line.split(' ').nth(1).unwrap_or_default(), why.trim_end_matches('"'))
+    }
+
+    const PARAMS: &str = "device uint* x [[buffer(0)]], uint i [[thread_position_in_grid]]";
+    const BARRIER: &str = "elinvar::grid_barrier();";
+
+    #[test]
+    fn what_is_not_kept_is_refused_with_the_line() {
+        let of = |body: &str| refusal(PARAMS, &format!("x[i] = 1;\n{body}\n{BARRIER}\nx[i] = 2;"));
+        assert_eq!(of("threadgroup uint part[32];"), "3: threadgroup memory, which is not kept");
+        assert_eq!(
+            of("uint a = 1; thread uint* p = &a;"),
+            "3: a pointer to private memory, which is not kept at a grid barrier"
+        );
+        assert_eq!(of("uint a; thread uint& r = a;"), "3: a reference, which is not kept at a grid barrier");
+        assert_eq!(of("auto v = x[i];"), "3: `auto`");
+        assert_eq!(of("uint n = 3; uint t[n];"), "3: an array whose size is a variable");
+        assert_eq!(
+            of("uint t[2] = {1, 2};"),
+            "3: an array with more than one dimension or with initial values"
+        );
+        assert_eq!(of("uint t[2][2];"), "3: an array with more than one dimension or with initial values");
+        assert_eq!(of("#if A\nx[i] = 3;\n#endif"), "3: a directive of the preprocessor in the kernel");
+        assert_eq!(of("auto f = [](uint a) { return a; };"), "3: `auto`");
+        assert_eq!(
+            of(&format!("switch (x[0]) {{ case 0: {BARRIER} }}")),
+            "3: a grid barrier or `continue` in a switch"
+        );
+        assert_eq!(of(&format!("for (uint v : x) {BARRIER}")), "3: a loop over a range");
+        assert_eq!(
+            of("uint n = elinvar::this_grid().size();"),
+            "3: a grid barrier that is no statement of its own, or another function of `this_grid`"
+        );
+        let text =
+            format!("#define LEAVE() break\nkernel void k({PARAMS}) {{ for (;;) {{ LEAVE(); {BARRIER} }} }}");
+        assert!(split(&text).0.contains("a macro with statements"));
+        let shared = refusal("threadgroup uint* t [[threadgroup(0)]]", BARRIER);
+        assert_eq!(shared, "1: threadgroup memory, which is not kept");
+    }
+
+    #[test]
+    fn other_functions_and_groups_are_refused() {
+        let (out, all) =
+            split("#line 7 \"f.metal\"\nvoid f() { elinvar::grid_barrier(); }\nkernel void k() { f(); }");
+        assert!(
+            all.is_empty() && out.contains("#line 7 \"f.metal\"\n#error \"grid barriers on Metal"),
+            "{out}"
+        );
+        let (out, _) = split("kernel void k() { auto t = elinvar::this_tile<8>(); }");
+        assert!(out.contains("#error") && out.contains("a group of threads as an object"), "{out}");
+    }
+
+    #[test]
+    fn other_text_stays() {
+        for text in
+            ["kernel void k(device uint* x) { x[0] = 1; }", "// grid_barriers\nuint my_grid_barrier_count;"]
+        {
+            assert_eq!(split(text), (text.to_owned(), Vec::new()));
+        }
+    }
+
+    #[test]
+    fn a_kernel_has_more_buffers_and_positions() {
+        let body = format!("uint a = i; {BARRIER} x[i] = a;");
+        let one = |params: &str| {
+            let (out, all) = split(&format!("kernel void k({params}) {{ {body} }}"));
+            (out, all.into_iter().next().expect("a kernel that is split"))
+        };
+        let (out, found) = one("device uint* x [[buffer(30)]], uint i [[thread_position_in_grid]]");
+        assert_eq!(found, Split { name: "k".into(), states: 28, waits: 29, dimensions: 1 });
+        assert!(out.contains("states_in_memory[i]") && out.contains("[[buffer(28)]]"), "{out}");
+        let (out, found) =
+            one("device uint* x, uint i [[thread_index_in_simdgroup]], uint2 s [[threads_per_grid]]");
+        assert_eq!((found.dimensions, found.waits), (2, 30));
+        assert!(out.contains("uint2 place_in_memory [[thread_position_in_grid]]"), "{out}");
+        let (out, found) = one("device uint* x, uint i [[thread_index_in_simdgroup]]");
+        assert_eq!(found.dimensions, 3);
+        assert!(out.contains("uint3 size_in_memory [[threads_per_grid]]"), "{out}");
+    }
 }

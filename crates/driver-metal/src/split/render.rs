@@ -9,9 +9,6 @@ use super::{Refusal, statements};
 
 /// Stands for the code that keeps the variables.
 const SAVE: &str = "\u{1}";
-/// Of the state: where a thread goes on. All ones if it has returned.
-const ENDED: &str = "{ state_in_memory.at = ~0u; return; }";
-
 /// A variable that is kept.
 struct Kept {
     ty: String,
@@ -32,7 +29,14 @@ pub(super) struct Render<'t> {
 
 impl<'t> Render<'t> {
     pub(super) fn new(text: &'t Text<'t>) -> Self {
-        Self { text, blocks: vec![String::new()], current: 0, kept: Vec::new(), scope: Vec::new(), loops: Vec::new() }
+        Self {
+            text,
+            blocks: vec![String::new()],
+            current: 0,
+            kept: Vec::new(),
+            scope: Vec::new(),
+            loops: Vec::new(),
+        }
     }
 
     /// Keeps a variable under a new name.
@@ -56,7 +60,7 @@ impl<'t> Render<'t> {
         self.push(&format!("\nat_in_memory = {to}; continue;\n"));
     }
 
-    /// The text of tokens with the variables renamed, and returns noted.
+    /// The text of tokens with the variables renamed.
     fn emitted(&self, range: &Range<usize>) -> Result<String, Refusal> {
         let (mut out, mut at) = (String::new(), range.start);
         let mut end = self.text.tokens.get(at).map_or(0, |token| token.at.start);
@@ -69,17 +73,9 @@ impl<'t> Render<'t> {
             out.push_str(&self.text.text[end..token.at.start]);
             end = token.at.end;
             let before = at.checked_sub(1).map_or("", |before| self.text.word(before));
-            let is_member = before == "." || before == ":" && at > 1 && self.text.word(at - 2) == ":"
+            let is_member = before == "."
+                || before == ":" && at > 1 && self.text.word(at - 2) == ":"
                 || before == ">" && at > 1 && self.text.word(at - 2) == "-";
-            if word == "return" {
-                if self.text.word(at + 1) != ";" {
-                    return Err(Refusal::new(at, "a return with a value, as in a lambda"));
-                }
-                out.push_str(ENDED);
-                end = self.text.tokens[at + 1].at.end;
-                at += 2;
-                continue;
-            }
             match self.scope.iter().rev().find(|(name, _)| name == word).filter(|_| !is_member) {
                 Some((_, new)) if token.kind == Kind::Word => out.push_str(new),
                 _ => out.push_str(word),
@@ -205,7 +201,7 @@ impl<'t> Render<'t> {
     /// The state's members, and the body of the kernel.
     pub(super) fn finish(mut self, body: &Statement, begin: &str) -> Result<(String, String), Refusal> {
         self.statement(body)?;
-        self.push(ENDED);
+        self.push("return;");
         let (mut members, mut locals, mut save, mut load) =
             (String::new(), String::new(), String::new(), String::new());
         for Kept { ty, name, bound } in &self.kept {
@@ -213,9 +209,9 @@ impl<'t> Render<'t> {
             members.push_str(&format!("{ty} {name}{array};\n"));
             locals.push_str(&format!("{ty} {name}{array};\n"));
             let each = |to: &str, from: &str| match bound {
-                Some(bound) => format!(
-                    "for (uint k = 0; k < uint({bound}); ++k) {to}{name}[k] = {from}{name}[k];\n"
-                ),
+                Some(bound) => {
+                    format!("for (uint k = 0; k < uint({bound}); ++k) {to}{name}[k] = {from}{name}[k];\n")
+                }
                 None => format!("{to}{name} = {from}{name};\n"),
             };
             save.push_str(&each("state_in_memory.", ""));
@@ -225,7 +221,7 @@ impl<'t> Render<'t> {
             "metal::atomic_store_explicit(waits_in_memory, 1u, metal::memory_order_relaxed);\n{save}"
         );
         let mut code = format!(
-            "uint at_in_memory = state_in_memory.at;\nif (at_in_memory == ~0u) return;\n{locals}if (at_in_memory == 0) {{\n{begin}}} else {{\n{load}}}\nfor (;;) {{ switch (at_in_memory) {{\n"
+            "uint at_in_memory = state_in_memory.at;\nif (at_in_memory == ~0u) return;\nstate_in_memory.at = ~0u;\n{locals}if (at_in_memory == 0) {{\n{begin}}} else {{\n{load}}}\nfor (;;) {{ switch (at_in_memory) {{\n"
         );
         for (number, block) in self.blocks.iter().enumerate() {
             code.push_str(&format!("case {number}: {{ {} }}\n", block.replace(SAVE, &save)));

@@ -18,7 +18,11 @@ pub(super) enum Form {
     Simple,
     Barrier,
     Block(Vec<Statement>),
-    If { condition: Range<usize>, then: Box<Statement>, otherwise: Option<Box<Statement>> },
+    If {
+        condition: Range<usize>,
+        then: Box<Statement>,
+        otherwise: Option<Box<Statement>>,
+    },
     Loop(Loop),
     Switch,
     Break,
@@ -115,6 +119,13 @@ pub(super) fn statement(text: &Text<'_>, first: usize) -> Result<Statement, Refu
             let (head, behind) = parenthesized(first + 1)?;
             let body = Box::new(statement(text, behind)?);
             let end = body.range.end;
+            if !head.clone().any(|at| text.word(at) == ";") {
+                return match body.has_barrier() {
+                    true => Err(Refusal::new(first, "a loop over a range")),
+                    // Its text stays as it is.
+                    false => made(Form::Switch, end),
+                };
+            }
             let init = statement(text, head.start)?;
             let semicolon = init.range.end;
             let mut next = semicolon;
@@ -126,11 +137,7 @@ pub(super) fn statement(text: &Text<'_>, first: usize) -> Result<Statement, Refu
                 };
             }
             if semicolon > head.end || next >= head.end {
-                return match body.has_barrier() {
-                    true => Err(Refusal::new(first, "a loop over a range")),
-                    // Its text stays as it is.
-                    false => made(Form::Switch, end),
-                };
+                return Err(Refusal::new(first, "a loop that the driver cannot read"));
             }
             let (condition, step) = (semicolon..next, next + 1..head.end);
             let init = (init.range.len() > 1).then(|| Box::new(init));
@@ -174,7 +181,10 @@ pub(super) fn statement(text: &Text<'_>, first: usize) -> Result<Statement, Refu
                     return Err(unclosed());
                 }
                 if is_of_barrier(text.word(next)) {
-                    return Err(Refusal::new(next, "a grid barrier that is no statement of its own, or another function of `this_grid`"));
+                    return Err(Refusal::new(
+                        next,
+                        "a grid barrier that is no statement of its own, or another function of `this_grid`",
+                    ));
                 }
                 next = match text.word(next) {
                     "(" | "[" | "{" => {

@@ -114,7 +114,8 @@ impl<'t> Text<'t> {
 
     /// The text of a range of tokens.
     pub(super) fn of_range(&self, range: &Range<usize>) -> &'t str {
-        match (self.tokens.get(range.start), range.end.checked_sub(1).and_then(|last| self.tokens.get(last))) {
+        match (self.tokens.get(range.start), range.end.checked_sub(1).and_then(|last| self.tokens.get(last)))
+        {
             (Some(first), Some(last)) if range.start < range.end => &self.text[first.at.start..last.at.end],
             _ => "",
         }

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use elinvar_driver::{Error, Result};
 use elinvar_driver::sync::{Condvar, Mutex};
+use elinvar_driver::{Error, Result};
 
 use super::persistent_kernel::Shared;
 
@@ -94,8 +94,7 @@ impl Watch {
             nap = if over.is_empty() { (nap * 2).min(NAPS[1]) } else { NAPS[0] };
             for one in over {
                 // A panic in a waker must not end the thread for the others.
-                let _panic =
-                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one.waker.wake()));
+                let _panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one.waker.wake()));
             }
             std::thread::sleep(nap);
         }

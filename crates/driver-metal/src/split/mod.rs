@@ -226,8 +226,8 @@ impl Function {
                     && !(matches!(next, "<" | ">") && behind == next && text.word(at + 3) == "=");
             let is_element = next == "[" && is_pointer;
             let is_compared = next == "=" && behind == "=";
-            let is_safe = !matches!(before, "&")
-                && !(matches!(before, "+" | "-") && text.word(at.wrapping_sub(2)) == before);
+            let is_stepped = matches!(before, "+" | "-") && text.word(at.wrapping_sub(2)) == before;
+            let is_safe = before != "&" && !is_stepped;
             is_safe && (is_operand || is_element || is_compared)
         })
     }

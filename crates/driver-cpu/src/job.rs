@@ -120,6 +120,12 @@ pub(crate) fn run_alone(
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_error(&*payload))
 }
 
+/// Runs all threadgroups in one range.
+pub(crate) fn run_whole(work: &dyn Work, groups: u64, scratch: &mut Scratch) -> Result<ControlFlow<()>> {
+    let run = || work.run(0..groups, scratch);
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_error(&*payload))
+}
+
 /// A dispatch that several workers execute. The worker that owns it waits for the others.
 pub(crate) struct Job {
     work: Arc<dyn Work>,

@@ -13,6 +13,7 @@
 //! is done only for a single long dispatch, or after several dispatches that would each have justified the help of a spinning worker.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -219,6 +220,11 @@ impl Worker {
         self.shared.change(|state| state.jobs.retain(|other| !Arc::ptr_eq(other, &job)));
         job.wait_for_helpers();
         job.panicked().map_or(Ok(pace.with(&shared).group_ns()), Err)
+    }
+
+    /// Runs all threadgroups of a dispatch on this thread, in one range that is not timed.
+    pub(crate) fn run_whole(&mut self, work: &dyn Work, groups: u64) -> Result<ControlFlow<()>> {
+        job::run_whole(work, groups, &mut self.scratch)
     }
 
     /// The calling thread is this worker's.

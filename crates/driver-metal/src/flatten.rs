@@ -2,29 +2,25 @@
 //!
 //! Source pieces are concatenated, macros become `#define`, and files in the source's include folders replace the directives that include
 //! them. `#line` directives keep file names and lines. An include that is in no folder stays, for Metal to find or to reject. Conditions are
-//! left to Metal: a file is inserted whether or not its condition holds, and `#pragma once` becomes a condition. Grid barriers, which Metal
-//! lacks, become an error.
+//! left to Metal: a file is inserted whether or not its condition holds, and `#pragma once` becomes a condition. The header `<elinvar/launch>` and
+//! what stands for Metal's indirect command buffers (`headers`) are put in. Resident kernels, which Metal lacks, become an error.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use elinvar_driver::{Error, Result, Source};
 
-/// The header of grid barriers.
-const GRID: &str = "elinvar/grid";
+use crate::headers;
 
-/// The error that replaces its inclusion, and why.
-pub(crate) const NO_GRID_BARRIERS: &str =
-    "grid barriers on Metal, which does not promise that the threadgroups of a grid run at the same time";
+/// The header of grid barriers, which `split` replaces.
+const GRID: &str = "elinvar/grid";
 
 /// The headers of resident kernels and their queues, and why they are refused.
 const RESIDENT: [&str; 2] = ["elinvar/queue", "elinvar/resident"];
 pub(crate) const NO_RESIDENT_KERNELS: &str = "resident kernels on Metal, whose watchdog ends long command buffers, and which does not promise that a waiting threadgroup makes progress";
 
-/// The header of kernels that launch kernels, and why it is refused.
+/// The header of kernels that launch kernels, which is put in.
 const LAUNCH: &str = "elinvar/launch";
-pub(crate) const NO_NESTED_LAUNCHES: &str =
-    "kernels that launch kernels on Metal, whose launch queue the driver does not execute";
 
 /// Maximum size of the text; a larger one is taken for unbounded recursive inclusion.
 const MOST_BYTES: usize = 256 << 20;
@@ -49,6 +45,10 @@ pub(crate) fn flatten(source: &Source) -> Result<String> {
     }
     if source.files.last().is_some_and(|file| !file.text.ends_with('\n')) {
         flat.out.pop();
+    }
+    if headers::has_commands(&flat.out) {
+        let (records, commands) = (headers::RECORDS, headers::COMMANDS);
+        return Ok(format!("#line 1 \"elinvar/commands\"\n{records}{commands}{}", flat.out));
     }
     Ok(flat.out)
 }
@@ -90,8 +90,12 @@ impl Flat<'_> {
                         self.include(&found)?;
                         self.place(index + 2, name);
                     }
-                    None if path == GRID => self.line(format_args!("#error \"{NO_GRID_BARRIERS}\"")),
-                    None if path == LAUNCH => self.line(format_args!("#error \"{NO_NESTED_LAUNCHES}\"")),
+                    None if path == GRID => self.line(format_args!("")),
+                    None if path == LAUNCH => {
+                        self.place(1, LAUNCH);
+                        self.line(format_args!("{}{}", headers::RECORDS, headers::LAUNCH));
+                        self.place(index + 2, name);
+                    }
                     None if RESIDENT.contains(&path) => {
                         self.line(format_args!("#error \"{NO_RESIDENT_KERNELS}\""))
                     }
@@ -289,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn grid_barriers_become_an_error_under_their_condition() {
-        let source = Source::named("a.metal", "#ifdef G\n#include <elinvar/grid>\n#endif");
-        let expected = format!("#line 1 \"a.metal\"\n#ifdef G\n#error \"{NO_GRID_BARRIERS}\"\n#endif");
+    fn resident_kernels_become_an_error_under_their_condition() {
+        let source = Source::named("a.metal", "#ifdef G\n#include <elinvar/queue>\n#endif");
+        let expected = format!("#line 1 \"a.metal\"\n#ifdef G\n#error \"{NO_RESIDENT_KERNELS}\"\n#endif");
         assert_eq!(flatten(&source).unwrap(), expected);
     }
 

@@ -17,6 +17,8 @@
 //! | wait | on the GPU for an `MTLSharedEvent`, if the command buffer behind it may be committed ahead (`queue`, `ahead`); otherwise on the host, which commits it afterwards |
 //! | signal | within a command buffer by an `MTLSharedEvent`, which notifies the host (`signals`); at its end, and without shared events, by the host |
 //! | timestamp | within a command buffer by a sample of an `MTLCounterSampleBuffer` (`stamps`); at its end, and without counters, the GPU end time |
+//! | commands in memory, nested launches | checked on the GPU, which encodes them into an `MTLIndirectCommandBuffer` (`commands`) |
+//! | kernel with grid barriers | split at them, and dispatched until no thread waits (`split`, `rounds`) |
 //! | label of a launch | a debug group of the encoder; queues and command buffers are labeled with numbers |
 //! | capture | `MTLCaptureManager`, to a GPU trace (`capture`) |
 //! | primitive | an MPS kernel, cached by shape; image kernels use temporary images (`mps`) |
@@ -48,10 +50,13 @@ mod flatten;
 mod front;
 #[cfg(any(target_vendor = "apple", elinvar_apple, test))]
 mod hazards;
+mod headers;
 mod own_memory;
 #[cfg(any(target_vendor = "apple", elinvar_apple, test))]
 mod packed;
 mod packer;
+#[cfg(any(target_vendor = "apple", elinvar_apple, test))]
+mod split;
 mod steering;
 
 pub use packer::Packer;

@@ -439,6 +439,12 @@ impl<'a> UsedRanges<'a> {
         Ok(Self { ranges })
     }
 
+    /// Address, memory, and permitted access of each range, in ascending order. Of several that contain an address, the last one that allows an
+    /// access counts.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &MemorySlice, Access)> {
+        self.ranges.iter().map(|(first, used)| (*first, &used.slice, used.access))
+    }
+
     /// The memory from an address to the end of the range that it is in, and how it may be accessed: as wanted, if one of the ranges allows it.
     pub fn find(&self, address: u64, wanted: Access) -> Option<(MemorySlice, Access)> {
         let end = self.ranges.partition_point(|(first, _)| *first <= address);

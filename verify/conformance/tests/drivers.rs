@@ -69,7 +69,16 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "checks::within_bounds_nothing_changes", NO_LAYER),
     ("metal", "checks::works_after_a_fault", NO_LAYER),
     ("metal", "checks::write_past_the_end", NO_LAYER),
-    ("metal", "cooperative::", "grid barriers on Metal"),
+    ("metal", "cooperative::a_deadline_while_groups_wait", "cannot stop a thread within a loop"),
+    ("metal", "cooperative::a_fault_ends_the_launch", NO_LAYER),
+    ("metal", "cooperative::a_fault_ends_the_launch", NO_CHECKED_BARRIERS),
+    ("metal", "cooperative::a_missed_barrier", "does not detect that threadgroups"),
+    ("metal", "cooperative::checked_kernels", NO_LAYER),
+    ("metal", "cooperative::checked_kernels", NO_CHECKED_BARRIERS),
+    ("metal", "cooperative::conjugate_gradient", "another function of `this_grid`"),
+    ("metal", "cooperative::private_values_are_kept", "a pointer to private memory"),
+    ("metal", "cooperative::several_barriers", "in a function that is no kernel"),
+    ("metal", "cooperative::threadgroup_memory_is_kept", "threadgroup memory, which is not kept"),
     ("metal", "errors::captures", NO_TRACE),
     ("metal", "events::a_failure_goes_on", NO_LAYER),
     ("metal", "function_pointers::refused_tables", NO_TABLES),
@@ -80,12 +89,19 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "indirect::checked_kernels", NO_LAYER),
     ("metal", "indirect::counts_beyond_the_limits", "the device alone sees the counts"),
     ("metal", "indirect::errors_reach_what_is_behind", "the device alone sees the counts"),
-    ("metal", "indirect_commands::", NO_COMMANDS),
+    ("metal", "indirect_commands::a_deadline_within_a_command", NO_STOP),
+    ("metal", "indirect_commands::faults_name_the_command", NO_LAYER),
+    ("metal", "indirect_commands::faults_name_the_command", NO_CHECKED_COMMANDS),
+    ("metal", "indirect_commands::random_records", NO_LAYER),
+    ("metal", "indirect_commands::random_records", NO_CHECKED_COMMANDS),
     ("metal", "large_buffers::checked_accesses_of_4_gib", NO_LAYER),
     ("metal", "large_buffers::checked_accesses_of_12_gib", NO_LAYER),
     ("metal", "libraries::tables_of_functions", NO_TABLES),
     ("metal", "logging::", "Metal has no printf"),
-    ("metal", "nested_launches::", "kernels that launch kernels on Metal"),
+    ("metal", "nested_launches::a_deadline_of_endless_levels", NO_STOP),
+    ("metal", "nested_launches::a_deadline_within_a_child", NO_STOP),
+    ("metal", "nested_launches::a_fault_in_a_child", NO_LAYER),
+    ("metal", "nested_launches::a_fault_in_a_child", NO_CHECKED_COMMANDS),
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
@@ -181,7 +197,8 @@ const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Does not apply if shader validation is enabled for the process.
 const NO_DEVICE_RUNTIME: &str = "libcudadevrt.a";
-const NO_COMMANDS: &str = "does not execute indirect command buffers";
+const NO_CHECKED_BARRIERS: &str = "bounds checks of kernels with grid barriers on Metal";
+const NO_CHECKED_COMMANDS: &str = "bounds checks of commands in memory";
 const NO_LAYER: &str = "shader validation is off";
 const NO_TABLES: &str = "the Metal driver does not support tables of functions";
 const OWN_COMPILER: &str = "Metal's own compiler reads the source";
@@ -214,12 +231,14 @@ fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'stati
         return Some(reason);
     }
     let set = |variable: &str| std::env::var_os(variable).is_some_and(|value| value != "0");
-    let listed = UNSUPPORTED.iter().find(|(kind, row, _)| *kind == device.kind().name() && is_for(row, case));
-    listed.map(|(_, _, reason)| *reason).filter(|reason| match *reason {
+    let mut listed =
+        UNSUPPORTED.iter().filter(|(kind, row, _)| *kind == device.kind().name() && is_for(row, case));
+    let listed = listed.find(|(_, _, reason)| match *reason {
         NO_LAYER => !set("MTL_SHADER_VALIDATION"),
         NO_TRACE => !set("METAL_CAPTURE_ENABLED"),
         _ => true,
-    })
+    });
+    listed.map(|(_, _, reason)| *reason)
 }
 
 /// Whether CUDA's device runtime was not found: the device tells the reason in place of the file.
@@ -513,8 +532,8 @@ mod left {
         }
     }
 
-    /// Compares the live objects with what a device keeps: its staging buffer, its queue, three kernels, and up to four MPS kernels for
-    /// each of 32 cached primitives.
+    /// Compares the live objects with what a device keeps: its staging buffer, its queue, three kernels, five for commands in memory and
+    /// up to four spare indirect command buffers, and up to four MPS kernels for each of 32 cached primitives.
     fn look() -> Result<(), Failed> {
         let devices = Device::all()?;
         settle(&devices)?;
@@ -535,7 +554,8 @@ mod left {
             (c"MTLLibrary", 0),
             // For the first source with log calls.
             (c"MTLLogState", metal),
-            (c"MTLComputePipelineState", 3 * metal),
+            (c"MTLComputePipelineState", 8 * metal),
+            (c"MTLIndirectCommandBuffer", 4 * metal),
             (c"MPSKernel", 4 * 32 * metal),
             (c"MPSMatrix", 0),
             (c"MPSVector", 0),

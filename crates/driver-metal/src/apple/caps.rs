@@ -20,6 +20,8 @@ pub(super) struct Features {
     pub(super) edges: bool,
     /// Unified memory.
     pub(super) unified: bool,
+    /// Kernels encode indirect command buffers, with addresses of buffers: family Metal3, on a system that reports addresses (macOS 13).
+    pub(super) commands: bool,
     /// The process has Metal's shader validation, which identifies encoders by label, so each gets one.
     pub(super) validates: bool,
 }
@@ -31,6 +33,7 @@ impl Features {
         Self {
             edges: [MTLGPUFamily::Apple4, MTLGPUFamily::Mac2, MTLGPUFamily::Metal3].into_iter().any(has),
             unified: device.hasUnifiedMemory(),
+            commands: has(MTLGPUFamily::Metal3),
             validates: validation::is_on(),
         }
     }

@@ -25,14 +25,18 @@ use serde_bytes::ByteBuf;
 
 use super::core::Core;
 use super::kernel_log::KernelLog;
-use super::pipeline::{self, Known, MetalPipeline};
+use super::pipeline::{self, Known, MetalPipeline, Own, States};
 use super::reflect::Reflection;
 use super::{archive, constants, reflect};
 use crate::packed::PackedSource;
 use crate::packer::Code;
+use crate::split::{self, Split};
 use crate::{diagnostics, flatten, front, own_memory, steering};
 
 type Function = Retained<ProtocolObject<dyn MTLFunction>>;
+
+/// Why a kernel with grid barriers has no bounds checks.
+const NO_CHECKED_BARRIERS: &str = "bounds checks of kernels with grid barriers on Metal, whose states are not among the arguments that shader validation checks";
 
 struct MetalLibrary {
     core: Arc<Core>,
@@ -45,6 +49,8 @@ struct MetalLibrary {
     kernels: Vec<Signature>,
     constants: Vec<FunctionConstant>,
     warnings: Vec<Diagnostic>,
+    /// The kernels with grid barriers.
+    split: Vec<Split>,
     pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<MetalPipeline>>>,
 }
 
@@ -95,6 +101,7 @@ fn with_columns(core: &Core, source: &Source, error: Error) -> Error {
 fn compiled(core: &Arc<Core>, source: &Source, code: &Code) -> Result<MetalLibrary> {
     core.expect_present()?;
     let key = archive::key(&core.device, &core.cache);
+    let mut kernels = Vec::new();
     let (key, library) = match code {
         Code::Library(bytes) => {
             (key.bytes(bytes), core.device.newLibraryWithData_error(&DispatchData::from_bytes(bytes)))
@@ -105,7 +112,9 @@ fn compiled(core: &Arc<Core>, source: &Source, code: &Code) -> Result<MetalLibra
                 log.begin(&core.device)?;
                 options.setEnableLogging(true);
             }
-            let (key, text) = (key.text(text).number(source.math as u64), NSString::from_str(text));
+            let (text, found) = split::split(text);
+            kernels = found;
+            let (key, text) = (key.text(&text).number(source.math as u64), NSString::from_str(&text));
             (key, core.device.newLibraryWithSource_options_error(&text, Some(&options)))
         }
     };
@@ -120,6 +129,7 @@ fn compiled(core: &Arc<Core>, source: &Source, code: &Code) -> Result<MetalLibra
         kernels: Vec::new(),
         constants: Vec::new(),
         warnings: Vec::new(),
+        split: kernels,
         pipelines: Mutex::default(),
     })
 }
@@ -169,8 +179,9 @@ fn refused(error: &NSError, source: &Source, code: &Code) -> Error {
 /// `Unsupported` if a source includes a header of what Metal lacks.
 fn unless_refused(found: Vec<Diagnostic>) -> Error {
     let refused = found.iter().find_map(|Diagnostic { file, line, message, .. }| {
-        let reasons = [flatten::NO_GRID_BARRIERS, flatten::NO_RESIDENT_KERNELS, flatten::NO_NESTED_LAUNCHES];
-        let reason = reasons.into_iter().find(|reason| message.contains(reason))?;
+        let reasons = [split::NO_GRID_BARRIERS, flatten::NO_RESIDENT_KERNELS];
+        let at = reasons.into_iter().find_map(|reason| message.find(reason))?;
+        let reason = message[at..].trim_end_matches('"');
         Some(Error::unsupported(format!("{file}:{line}: {reason}")))
     });
     refused.unwrap_or(Error::Compile(found))
@@ -279,8 +290,11 @@ impl MetalLibrary {
         }
         let function = self.function(name, options)?;
         let key = self.archived(name, options);
-        let (state, reflection) = pipeline::build(&self.core, name, &function, &key, options.checked)
+        let (state, mut reflection) = pipeline::build(&self.core, name, &function, &key, options.checked)
             .map_err(|error| self.named(error))?;
+        let split = self.split.iter().find(|split| split.name == name).cloned();
+        let split = split.map(|split| self.states(split, &mut reflection, options, known.is_some()));
+        let split = split.transpose()?;
         let reflected = known.is_none();
         let (signature, steering) = match known {
             Some((signature, steering)) => {
@@ -290,7 +304,30 @@ impl MetalLibrary {
             None => (reflection.signature(name, &self.file)?, steering::ALL),
         };
         let known = Known { signature, steering, reflected };
-        Ok(MetalPipeline::new(&self.core, state, known, options.checked))
+        let own = Own { function, key, split };
+        Ok(MetalPipeline::new(&self.core, state, known, options.checked, own))
+    }
+}
+
+impl MetalLibrary {
+    /// The states of the threads of a kernel with grid barriers, by their size in the reflection.
+    fn states(
+        &self,
+        split: Split,
+        reflection: &mut Reflection,
+        options: &PipelineOptions,
+        is_read: bool,
+    ) -> Result<States> {
+        let refuse = |why: &str| Error::unsupported(format!("kernel `{}`: {why}", split.name));
+        if options.checked {
+            return Err(refuse(NO_CHECKED_BARRIERS));
+        }
+        if !is_read {
+            return Err(refuse("grid barriers on Metal need Elinvar's front end"));
+        }
+        let bytes = reflection.take(split.states).max(4);
+        reflection.take(split.waits);
+        Ok(States { split, bytes })
     }
 }
 

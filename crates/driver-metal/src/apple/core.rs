@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::buffer::Buffer;
 use super::caps::{self, Features};
+use super::commands::Translator;
 use super::kernel_log::KernelLog;
 use super::kernels::Kernels;
 use super::label::label;
@@ -31,6 +32,8 @@ pub(super) struct Core {
     pub(super) caps: Caps,
     pub(super) features: Features,
     pub(super) kernels: Kernels,
+    /// Translation of commands in memory.
+    pub(super) translator: Translator,
     pub(super) tasks: Tasks,
     pub(super) cache: Cache,
     /// Log lines of kernels; `None` if the system has no log states.
@@ -67,6 +70,7 @@ impl Core {
                 caps,
                 features,
                 kernels,
+                translator: Translator::default(),
                 tasks,
                 cache,
                 log,

@@ -20,7 +20,7 @@ use super::crossing;
 use super::memory::MetalMemory;
 use super::queue::{CommandQueue, MetalEvent};
 use super::removal::{Lost, Watch, Watched};
-use super::{capture, compile, host};
+use super::{capture, commands, compile, host};
 
 const NO_SENSORS: &str =
     "Metal reports no power, energy, clocks or utilization (`powermetrics` does, for root)";
@@ -119,6 +119,14 @@ unsafe impl Device for MetalDevice {
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
         autoreleasepool(|_| compile::library(&self.core, source)).map_err(|error| self.core.explained(error))
+    }
+
+    fn expect_executes_commands(&self) -> Result<()> {
+        commands::expect(&self.core)
+    }
+
+    fn expect_nested_launches(&self) -> Result<()> {
+        commands::expect(&self.core)
     }
 
     /// Only normal priority is supported, because `MTLCommandQueue` and its descriptor have no priority.

@@ -16,6 +16,7 @@ use objc2_metal::{
 };
 
 use super::buffer::Buffer;
+use super::commands;
 use super::copies::Copies;
 use super::core::Core;
 use super::crossing;
@@ -24,6 +25,7 @@ use super::marks::Marks;
 use super::memory::located;
 use super::mps;
 use super::pipeline::MetalPipeline;
+use super::rounds;
 use crate::hazards::Touch;
 
 /// Granularity of threadgroup memory, in bytes.
@@ -50,6 +52,7 @@ pub(super) fn encode(
     while let Some(command) = commands.get(*next) {
         encoding.command = *next;
         match command {
+            Command::Dispatch(launch) if rounds::is_for(launch) => break,
             Command::Dispatch(launch) => dispatch(&mut encoding, launch)?,
             Command::Copy { source, target } if source.len != target.len => {
                 let (from, to) = (source.len, target.len);
@@ -78,6 +81,7 @@ pub(super) fn encode(
                 }
             }
             Command::Signal { .. } | Command::Timestamp { .. } | Command::Wait { .. } => break,
+            Command::ExecuteCommands(_) | Command::LaunchNested(_) => break,
             other => return Err(Error::unsupported(format!("the Metal driver has no command {other:?}"))),
         }
         *next += 1;
@@ -106,6 +110,11 @@ pub(super) fn together(commands: &[Command]) -> impl Iterator<Item = &Command> {
     behind.take_while(|command| !matches!(command, Command::Wait { .. }))
 }
 
+/// Whether a command needs its own command buffer, with nothing behind it before it has succeeded.
+pub(super) fn is_alone(command: &Command) -> bool {
+    crosses(command) || commands::executes(command) || rounds::is_command(command)
+}
+
 /// Whether there is device work on both sides of a timestamp.
 pub(super) fn times_within(commands: &[Command]) -> bool {
     within(commands, |command| matches!(command, Command::Timestamp { .. }))
@@ -132,7 +141,7 @@ fn copy(encoding: &mut Encoding<'_>, source: &MemorySlice, target: &MemorySlice)
     encoding.copy(source, Place { buffer: to, offset: to_offset }, len)
 }
 
-fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
+pub(super) fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
     let core = encoding.core;
     let pipeline: &dyn Any = &*dispatch.pipeline;
     let pipeline = pipeline.downcast_ref::<MetalPipeline>().filter(|pipeline| pipeline.is_of(core));
@@ -140,22 +149,41 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
         let (kernel, device) = (&dispatch.pipeline.signature().name, &core.caps.name);
         Error::invalid(format!("kernel `{kernel}` was not compiled for Metal device `{device}`"))
     })?;
-    let shape = match &dispatch.grid {
-        Grid::Threads(threads) if threads.volume() == 0 => return Ok(()),
-        Grid::Threads(threads) => Shape::of(core, pipeline, *threads, dispatch.group)?,
-        Grid::Indirect(counts) => Shape::Counted(counts, dispatch.group),
-    };
+    if matches!(&dispatch.grid, Grid::Threads(threads) if threads.volume() == 0) {
+        return Ok(());
+    }
     let copies = pipeline.is_checked().then(|| Copies::fill(encoding, dispatch)).transpose()?;
     let encoder = match &copies {
         Some(_) => encoding.alone(label_of(pipeline, dispatch, encoding.command))?,
         None => encoding.compute(touches(pipeline, dispatch))?,
     };
-    let group = dispatch.label.as_ref().map(|label| Group::open(&encoder, &label.name));
+    launch(encoding, &encoder, pipeline, dispatch, copies.as_ref())?;
+    if let Some(copies) = copies {
+        encoding.end();
+        copies.write_back(encoding, dispatch)?;
+    }
+    Ok(())
+}
+
+/// Encodes a launch to an open encoder.
+pub(super) fn launch(
+    encoding: &mut Encoding<'_>,
+    encoder: &ComputeEncoder,
+    pipeline: &MetalPipeline,
+    dispatch: &Dispatch,
+    copies: Option<&Copies>,
+) -> Result<()> {
+    let core = encoding.core;
+    let shape = match &dispatch.grid {
+        Grid::Threads(threads) => Shape::of(core, pipeline, *threads, dispatch.group)?,
+        Grid::Indirect(counts) => Shape::Counted(counts, dispatch.group),
+    };
+    let group = dispatch.label.as_ref().map(|label| Group::open(encoder, &label.name));
     encoder.setComputePipelineState(pipeline.state());
     for (position, (arg, binding)) in pipeline.signature().args.iter().zip(&dispatch.bindings).enumerate() {
-        match copies.as_ref().and_then(|copies| copies.of(position)) {
-            Some(copy) => bind_buffer(&encoder, copy, 0, arg.index as usize),
-            None => bind(encoding, &encoder, arg, binding)?,
+        match copies.and_then(|copies| copies.of(position)) {
+            Some(copy) => bind_buffer(encoder, copy, 0, arg.index as usize),
+            None => bind(encoding, encoder, arg, binding)?,
         }
     }
     for used in &dispatch.uses {
@@ -166,12 +194,8 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
         };
         encoder.useResource_usage(ProtocolObject::from_ref(&**buffer), usage);
     }
-    shape.dispatch(core, &encoder)?;
+    shape.dispatch(core, encoder)?;
     drop(group);
-    if let Some(copies) = copies {
-        encoding.end();
-        copies.write_back(encoding, dispatch)?;
-    }
     Ok(())
 }
 

@@ -21,12 +21,14 @@ use objc2_metal::{
 };
 
 use super::buffer::Buffer;
+use super::commands::{Executing, Lane, Levels};
 use super::core::Core;
 use super::crossing::Between;
 use super::kernels::State;
 use super::label::label;
 use super::mps::InUse;
 use super::queue::CommandBufferEnd;
+use super::rounds::Rounds;
 use super::signals::Signals;
 use super::stamps::Stamps;
 use crate::clock::Moment;
@@ -81,6 +83,14 @@ pub(super) struct BufferInfo {
     pub(super) other: Option<Arc<Core>>,
     /// Result of the first half of a copy between devices, for the second; not released by [`BufferInfo::clear`].
     pub(super) between: Option<Between>,
+    /// The commands in memory that it executes.
+    pub(super) executing: Option<Executing>,
+    /// Indirect command buffers that it uses.
+    lanes: Vec<Lane>,
+    /// Levels of nested launches so far, for the next command buffer; not released by [`BufferInfo::clear`].
+    pub(super) levels: Option<Levels>,
+    /// Rounds of a launch with grid barriers so far; as `levels`.
+    pub(super) rounds: Option<Rounds>,
     /// Launches with shader validation: the labels of their encoders, and the indices of their commands.
     pub(super) validated: Vec<(String, usize)>,
 }
@@ -94,6 +104,8 @@ impl BufferInfo {
         self.kernels.clear();
         self.hazards.clear();
         self.other = None;
+        self.executing = None;
+        self.lanes.clear();
         self.validated.clear();
     }
 }
@@ -304,6 +316,12 @@ impl<'a> Encoding<'a> {
     pub(super) fn keep(&mut self, buffer: Buffer) -> Buffer {
         self.info.kept.push(buffer.clone());
         buffer
+    }
+
+    /// Notes what the command buffer executes, and keeps its indirect command buffer.
+    pub(super) fn executes(&mut self, executing: Executing, lane: Lane) {
+        self.info.executing = Some(executing);
+        self.info.lanes.push(lane);
     }
 
     /// A buffer with these bytes, or one zero byte if there are none, kept until the command buffer has ended.

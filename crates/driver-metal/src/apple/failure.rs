@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use elinvar_driver::{Binding, Command, Dispatch, Error, Fault, PrimitiveKind};
+use elinvar_driver::{Binding, Command, Dispatch, Error, Fault};
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::{NSArray, NSError};
@@ -43,18 +43,15 @@ pub(super) fn error(core: &Core, error: &NSError, commands: &[Command], info: &B
             Error::InvalidArgument(format!("{}Metal device `{device}`: {text}", named(&launches)))
         }
         MTLCommandBufferError::Memoryless => Error::unsupported(format!("Metal device `{device}`: {text}")),
-        _ => fault(&launches, within.iter().find_map(primitive), text, device),
+        _ => fault(&launches, within.iter().find_map(other), text, device),
     }
 }
 
 /// Page faults, stack overflows, internal errors, and codes that newer systems may add.
-fn fault(launches: &[&Dispatch], other: Option<PrimitiveKind>, message: String, device: &str) -> Error {
+fn fault(launches: &[&Dispatch], other: Option<String>, message: String, device: &str) -> Error {
     match launches {
         [] => match other {
-            Some(kind) => {
-                let kernel = kind.name().to_owned();
-                Error::Fault(Fault { kernel, message, location: None, launch: None })
-            }
+            Some(kernel) => Error::Fault(Fault { kernel, message, location: None, launch: None }),
             None => Error::Environment(format!("Metal device `{device}`: {message}")),
         },
         [one] => Error::Fault(Fault {
@@ -86,11 +83,20 @@ fn named(launches: &[&Dispatch]) -> String {
 }
 
 fn launch(command: &Command) -> Option<&Dispatch> {
-    if let Command::Dispatch(dispatch) = command { Some(dispatch) } else { None }
+    match command {
+        Command::Dispatch(dispatch) => Some(dispatch),
+        Command::LaunchNested(nested) => Some(&nested.root),
+        _ => None,
+    }
 }
 
-fn primitive(command: &Command) -> Option<PrimitiveKind> {
-    if let Command::Primitive { primitive, .. } = command { Some(primitive.kind()) } else { None }
+/// The name of work that is no launch.
+fn other(command: &Command) -> Option<String> {
+    match command {
+        Command::Primitive { primitive, .. } => Some(primitive.kind().name().to_owned()),
+        Command::ExecuteCommands(_) => Some("execute_commands".to_owned()),
+        _ => None,
+    }
 }
 
 /// The commands of the first encoder that caused the error, or else was affected; all commands if Metal does not report it.

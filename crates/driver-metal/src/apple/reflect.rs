@@ -85,6 +85,12 @@ impl Reflection {
         }
     }
 
+    /// Removes an argument of the driver's own. Returns the size of its elements in bytes; 0 if there is none.
+    pub(super) fn take(&mut self, index: u32) -> u64 {
+        let at = self.args.iter().position(|found| !found.threadgroup && found.index == index);
+        at.map_or(0, |at| self.args.remove(at).size)
+    }
+
     /// Checks that a signature agrees, as far as both have the information.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod message_queue;
 mod persistent_kernel;
 mod ring;
 mod ticket;
+mod watch;
 
 pub use message_queue::MessageQueue;
 pub use persistent_kernel::{PersistentKernel, Residency};

@@ -236,7 +236,7 @@ impl<I: Pod, R: Pod> PersistentKernel<I, R> {
     pub fn try_submit(&self, item: &I) -> Result<Option<Ticket<R>>> {
         let number = self.shared.submit(bytemuck::bytes_of(item))?;
         let (shared, result, submitted) = (self.shared.clone(), PhantomData, Instant::now());
-        Ok(number.map(|number| Ticket { shared, number, submitted, result }))
+        Ok(number.map(|number| Ticket { shared, number, submitted, is_awaited: false, result }))
     }
 
     /// Submits an item. Waits while the ring is full, for at most the kernel's deadline.

@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use elinvar_driver::{Callback, Result};
 
 use super::persistent_kernel::Shared;
+use super::watch;
 
 /// How long a waiting thread spins before it sleeps between polls: the device cannot wake it.
 const SPIN: Duration = Duration::from_micros(200);
@@ -22,6 +25,8 @@ pub struct Ticket<R> {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u64,
     pub(super) submitted: Instant,
+    /// Whether a task may be waiting for it.
+    pub(super) is_awaited: bool,
     pub(super) result: PhantomData<fn() -> R>,
 }
 
@@ -79,8 +84,33 @@ impl<R: Pod> Ticket<R> {
     }
 }
 
+/// `ticket.await` is the result, as [`Ticket::wait`] returns it. Between polls a thread of the process looks whether the item is complete, at first
+/// after 20 µs, at last every millisecond.
+impl<R: Pod> Future for Ticket<R> {
+    type Output = Result<R>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (shared, number) = (self.shared.clone(), self.number);
+        let deadline = self.submitted + shared.deadline;
+        if let Some(result) = Self::poll(&self).transpose() {
+            return Poll::Ready(result);
+        }
+        if Instant::now() > deadline {
+            return Poll::Ready(Err(shared.hang(number)));
+        }
+        self.is_awaited = true;
+        match watch::wake(&shared, number, deadline, context.waker().clone()) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
 impl<R> Drop for Ticket<R> {
     fn drop(&mut self) {
+        if self.is_awaited {
+            watch::forget(&self.shared, self.number);
+        }
         self.shared.forget(self.number);
     }
 }

@@ -9,7 +9,7 @@ use elinvar::{
 
 use super::{CaseResult, expect_all};
 
-cases!("cooperative": stencil, producers_and_consumers, conjugate_gradient, several_barriers, loops_and_branches,
+cases!("cooperative": stencil, producers_and_consumers, conjugate_gradient, several_barriers, loops_and_branches, names_and_statements,
     threadgroup_memory_is_kept, private_values_are_kept, threads_that_return, group_sizes, many_groups, atomics_across_groups,
     too_large_a_grid, ordinary_launches_are_refused, no_grid_barrier, a_fault_ends_the_launch, checked_kernels,
     a_missed_barrier, a_deadline_while_groups_wait, repeated_in_a_graph, at_the_same_time);
@@ -277,6 +277,55 @@ fn loops_and_branches(device: &Device) -> CaseResult {
         }
         expect_all(&buffer.to_vec()?, |i| x[i]);
     }
+    Ok(())
+}
+
+/// Variables of one name in several scopes, parameters that change, and statements of all forms around barriers.
+fn names_and_statements(device: &Device) -> CaseResult {
+    let names = kernel(
+        device,
+        "names",
+        "kernel void names(device uint* x [[buffer(0)]], device uint* out [[buffer(1)]], uint i [[thread_position_in_grid]],
+            const uint n [[threads_per_grid]]) {
+            const uint first = i * 3u + 1u;
+            uint value = first, step = 0, left(n - i);
+            i += 1u;
+            x[i - 1u] = value;
+            elinvar::grid_barrier();
+            device uint* own = x + i - 1u;
+            device const uint* next = x + (i % n);
+            do {
+                uint value = *next + step; // another one
+                { uint step = value; value = step * 2u; }
+                elinvar::grid_barrier();
+                if (step == 1u) { ++step; continue; }
+                *own = value;
+                elinvar::grid_barrier();
+                ++step;
+            } while (step < 4u);
+            for (;;) {
+                if (step > 6u) break;
+                uint2 pair{step, value};
+                if (step % 2u == 0u) elinvar::grid_barrier();
+                else step += pair.x - pair.x;
+                for (uint k = 0; k < 3u; ++k) { if (k == 1u) continue; if (k == 2u) break; value += pair.x * pair.y; }
+                ++step;
+            }
+            switch (step % 3u) { case 0: value += 1u; break; default: value += 2u; }
+            out[i - 1u] = value + i + left + first;
+        }",
+    )?;
+    let n = 333;
+    let (mut x, mut out) = (device.buffer::<u32>(n)?, device.buffer::<u32>(n)?);
+    run(device, &names, Grid::threads(n).group(50), (&mut x, &mut out))?;
+    let first = |i: usize| 3 * i as u32 + 1;
+    let mut expected: Vec<u32> = (0..n).map(first).collect();
+    for step in [0, 2, 3] {
+        expected = (0..n).map(|i| (expected[(i + 1) % n].wrapping_add(step)).wrapping_mul(2)).collect();
+    }
+    expect_all(&x.to_vec()?, |i| expected[i]);
+    // Three steps from 4 on: times 5, 6 and 7; then 7 modulo 3 is 1.
+    expect_all(&out.to_vec()?, |i| first(i) * 210 + 2 + (i as u32 + 1) + (n - i) as u32 + first(i));
     Ok(())
 }
 

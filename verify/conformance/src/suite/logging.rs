@@ -50,7 +50,8 @@ pub(super) fn lines(
     let seen = Arc::new(Mutex::new(Vec::new()));
     let to = seen.clone();
     let subscription = device.on_log(move |line| {
-        if line.kernel.starts_with(prefix) {
+        // Metal reports no kernel.
+        if line.kernel.is_empty() || line.kernel.starts_with(prefix) {
             to.lock().unwrap_or_else(PoisonError::into_inner).push(line.clone());
         }
     })?;

@@ -14,6 +14,7 @@ cases! { "resident":
     structs_are_items,
     a_full_ring_refuses,
     sleep_and_wake,
+    awaited,
     other_streams_go_on,
     visible_writes,
     threadgroup_state_is_kept,
@@ -99,6 +100,49 @@ fn threadgroups_work_together(device: &Device) -> CaseResult {
 
 fn buffer_arg<T: Pod>(buffer: &elinvar::Buffer<T>) -> Vec<elinvar::Arg> {
     vec![buffer.into()]
+}
+
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread, which only its waker wakes.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
+
+/// Tickets as futures, of two kernels, one of which takes nothing before a word changes.
+fn awaited(device: &Device) -> CaseResult {
+    let kernel = resident(device, "square", SQUARE)?;
+    let squares = start::<u32, u32>(&kernel, Residency::new(2, 32).capacity(8), ())?;
+    for i in 0..50_u32 {
+        let (first, second) = (squares.submit(&i)?, squares.submit(&(i + 1))?);
+        let sum = block_on(async { Ok::<u32, elinvar::Error>(second.await? + first.await?) })?;
+        assert_eq!(sum, i * i + (i + 1) * (i + 1));
+    }
+    // One that is dropped while it is awaited.
+    let dropped = squares.submit(&7)?;
+    let mut polled = Box::pin(dropped);
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let _any = polled.as_mut().poll(&mut context);
+    drop(polled);
+    let last = squares.submit(&9)?;
+    squares.finish()?;
+    assert_eq!(block_on(last)?, 81, "awaited after the end");
+    Ok(())
 }
 
 const COUNT: &str = "kernel void count(constant elinvar::inbox<uint, ulong>& inbox, device atomic_uint* seen,

@@ -32,7 +32,7 @@ use super::encoding::{BufferInfo, CommandBuffer};
 use super::label::label;
 use super::marks::Marks;
 use super::signals::Signals;
-use super::{crossing, encode, failure, host, validation};
+use super::{commands, crossing, encode, failure, host, rounds, validation};
 use crate::ahead::{Ahead, Footprint};
 
 pub(super) use event::{CommandBufferEnd, MetalEvent};
@@ -194,7 +194,7 @@ unsafe impl Backend for CommandQueue {
     fn begin(&self, issue: &mut Issue<'_, Self>, (): &mut ()) -> Result<Issued> {
         let commands = &issue.commands()[issue.next()..];
         let is_ahead = issue.in_flight() > 0;
-        if is_ahead && encode::crosses(&commands[0]) {
+        if is_ahead && encode::is_alone(&commands[0]) {
             return Ok(Issued::Full);
         }
         let mut buffers = self.buffers.lock();
@@ -328,6 +328,20 @@ impl CommandQueue {
             let (buffer, is_last) = crossing::half((&self.core, &*self.queue), (source, target), next, info)?;
             return Ok(Encoded { buffer: Some(buffer), next: next + usize::from(is_last), drain: true });
         }
+        if commands::executes(&commands[next]) {
+            let place = (issue.submission().0, next);
+            let (buffer, is_last) =
+                commands::encode((&self.core, &*self.queue), &commands[next], place, info)?;
+            return Ok(Encoded { buffer, next: next + usize::from(is_last), drain: true });
+        }
+        if let Command::Dispatch(dispatch) = &commands[next]
+            && rounds::is_for(dispatch)
+        {
+            let place = (issue.submission().0, next);
+            let buffer = rounds::encode((&self.core, &*self.queue), dispatch, place, info)?;
+            let next = next + usize::from(buffer.is_none());
+            return Ok(Encoded { buffer, next, drain: true });
+        }
         let buffer = encode::encode(&self.core, &self.queue, &self.marks, commands, &mut next, info)?;
         Ok(Encoded { buffer, next, drain: false })
     }
@@ -385,7 +399,9 @@ impl CommandQueue {
         let core = info.other.as_ref().unwrap_or(&this.core);
         let error = match &failed {
             Some(error) => Some(failure::error(core, error, &commands, &info)),
-            None => validation::fault(buffer, &commands, &info).map(Error::Fault),
+            None => validation::fault(buffer, &commands, &info)
+                .map(Error::Fault)
+                .or_else(|| info.executing.as_ref()?.failure(&commands)),
         };
         let is_well = error.is_none() && stop.is_none();
         let mut buffers = this.buffers.lock();

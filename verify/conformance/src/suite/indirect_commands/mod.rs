@@ -124,19 +124,25 @@ fn ramp(count: usize) -> Vec<u32> {
 
 fn thousand_encoded_by_a_kernel(device: &Device) -> CaseResult {
     let [encode, add, triple] = kernels(device, KERNELS, ["encode", "add", "triple"])?;
-    let (count, stride) = (1000_usize, 37_usize);
-    let mut commands =
-        IndirectCommandBuffer::new(device, Descriptor::new(1000).buffers(2), &[&add, &triple])?;
-    let mut x = device.buffer_with_data(&ramp(count * stride))?;
-    let by = device.buffer_with_data(&ramp(count))?;
-    let handles = handles(&commands, &add, &triple)?;
-    let stream = device.stream()?;
-    let args = (handles, &mut x, &by, stride as u32, Arg::use_resource(&mut commands));
-    launch(&encode, &stream, Grid::threads(count), args)?;
-    execute(&stream, &commands.execution(0..1000).uses((&mut x, &by)))?.wait()?;
-    let mut expected = ramp(count * stride);
-    reference(&mut expected, &ramp(count), stride, 0..count);
-    expect_all(&x.to_vec()?, |i| expected[i]);
+    // An `MTLIndirectCommandBuffer` has at most 16384 commands.
+    for (count, stride) in [(1000_usize, 37_usize), (17_000, 1)] {
+        let size = count as u32;
+        let mut commands =
+            IndirectCommandBuffer::new(device, Descriptor::new(size).buffers(2), &[&add, &triple])?;
+        let mut x = device.buffer_with_data(&ramp(count * stride))?;
+        let by = device.buffer_with_data(&ramp(count))?;
+        let handles = handles(&commands, &add, &triple)?;
+        let stream = device.stream()?;
+        let args = (handles, &mut x, &by, stride as u32, Arg::use_resource(&mut commands));
+        launch(&encode, &stream, Grid::threads(count), args)?;
+        execute(&stream, &commands.execution(0..size).uses((&mut x, &by)))?.wait()?;
+        let range = device.buffer_with_data(&[1, size - 1])?;
+        execute(&stream, &commands.execution(&range).uses((&mut x, &by)))?.wait()?;
+        let mut expected = ramp(count * stride);
+        reference(&mut expected, &ramp(count), stride, 0..count);
+        reference(&mut expected, &ramp(count), stride, 1..count);
+        expect_all(&x.to_vec()?, |i| expected[i]);
+    }
     Ok(())
 }
 

@@ -61,6 +61,7 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
         Some(Intrinsic::SimdgroupBarrier) => return Ok(CallKind::SimdgroupBarrier),
         Some(Intrinsic::Group(_)) => return Ok(CallKind::Group),
         Some(Intrinsic::Log) => return Ok(CallKind::Log),
+        Some(Intrinsic::HasTensorProduct | Intrinsic::TensorProduct) => return Ok(CallKind::Ordinary),
         None => {}
     }
     if name.starts_with(PREFIX) && module.function(name).is_none_or(Function::is_declaration) {

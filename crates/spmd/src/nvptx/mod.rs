@@ -75,7 +75,7 @@ mod yields;
 mod zero_shared_memory;
 
 pub use target::TRIPLE;
-pub(crate) use tensor_products::HAS as TENSOR_QUESTION;
+pub(crate) use tensor_products::{HAS as TENSOR_QUESTION, is_function as is_of_tensor_products};
 
 use elinvar_ir::Module;
 

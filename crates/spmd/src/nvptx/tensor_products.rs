@@ -25,6 +25,11 @@ const TILES: &str = "elinvar_tensor_tiles";
 pub(crate) const HAS: &str = "elinvar_tensor_has";
 const PRODUCT: &str = "elinvar_tensor_product_";
 
+/// Whether a function may be one that is defined behind a module.
+pub(crate) fn is_function(name: &str) -> bool {
+    name == HAS || name.starts_with(PRODUCT)
+}
+
 /// Replaces the intrinsics by calls, and adds their memory. Where `wgmma` does not have a kind, or the module has other functions that ask
 /// for products, the device has none.
 pub(super) fn lower(module: &mut Module) -> Result<Functions, Error> {

@@ -169,6 +169,10 @@ fn refused(error: &NSError, source: &Source, code: &Code) -> Error {
 /// `Unsupported` if a source includes a header of what Metal lacks.
 fn unless_refused(found: Vec<Diagnostic>) -> Error {
     let refused = found.iter().find_map(|Diagnostic { file, line, message, .. }| {
+        if ["'metal_tensor' file not found", "'MetalPerformancePrimitives/"].iter().any(|part| message.contains(part)) {
+            let reason = "tensors are part of Metal 4, which requires macOS 26";
+            return Some(Error::unsupported(format!("{file}:{line}: {reason}")));
+        }
         let reasons = [flatten::NO_GRID_BARRIERS, flatten::NO_RESIDENT_KERNELS, flatten::NO_NESTED_LAUNCHES];
         let reason = reasons.into_iter().find(|reason| message.contains(reason))?;
         Some(Error::unsupported(format!("{file}:{line}: {reason}")))

@@ -105,6 +105,18 @@ template <class T, class Extents, class Placement> struct cooperative_tensor {
     // Elements outside of `to` are not stored.
     template <class E, class X, class... Tags> ELINVAR_MEMBER void store(const tensor<E, X, tensor_inline, Tags...>& to) const {
         static_assert(X::rank() == 2, "a matrix is stored to a tensor of two dimensions");
+        if constexpr (layout::simdgroups != 0 && layout::is_full && !Placement::transposed) {
+            // The two elements of a block are neighbors.
+            bool is_inside = long(to.shape.extent(0)) >= layout::columns && long(to.shape.extent(1)) >= layout::rows;
+            if (is_inside && to.strides[0] == 1 && to.strides[1] % 2 == 0 && ulong(to.first) % (2 * sizeof(E)) == 0) {
+                ELINVAR_UNROLL
+                for (int i = 0; i < layout::capacity; i += 2) {
+                    E* first = to.first + place(to, get_multidimensional_index(ushort(i)));
+                    *(metal::vec<E, 2>*)first = metal::vec<E, 2>(E(elements[i]), E(elements[i + 1]));
+                }
+                return;
+            }
+        }
         ELINVAR_UNROLL
         for (int i = 0; i < layout::capacity; ++i) {
             index at = get_multidimensional_index(ushort(i));

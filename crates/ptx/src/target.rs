@@ -21,8 +21,13 @@ impl Target {
     /// Minimum capability: independent thread scheduling, and `mma` with 16-bit floats.
     const LEAST: u32 = 80;
     /// The distinguished capabilities, all of which every supported clang knows.
-    const KNOWN: [Self; 5] =
-        [Self::specific(90), Self::general(90), Self::general(89), Self::general(86), Self::general(Self::LEAST)];
+    const KNOWN: [Self; 5] = [
+        Self::specific(90),
+        Self::general(90),
+        Self::general(89),
+        Self::general(86),
+        Self::general(Self::LEAST),
+    ];
 
     const fn general(capability: u32) -> Self {
         Self { capability, specific: false }
@@ -139,7 +144,9 @@ mod tests {
             Target::of(8, 9).unwrap().that_run().map(|target| target.to_string()).collect();
         assert_eq!(names, ["sm_89", "sm_86", "sm_80"]);
         // Code for one architecture runs on no other, and an older bundle's code on it.
-        let of = |major, minor| Target::of(major, minor).unwrap().that_run().map(|t| t.to_string()).collect::<Vec<_>>();
+        let of = |major, minor| {
+            Target::of(major, minor).unwrap().that_run().map(|t| t.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(of(9, 0), ["sm_90a", "sm_90", "sm_89", "sm_86", "sm_80"]);
         assert_eq!(of(10, 0), ["sm_90", "sm_89", "sm_86", "sm_80"]);
         assert_eq!("sm_90a".parse::<Target>().unwrap(), Target::of(9, 0).unwrap());

@@ -306,7 +306,9 @@ kernel void gemm(device const half* A [[buffer(0)]], device const half* B [[buff
         std::fs::write(file, &hopper.text).unwrap();
     }
     let checked = PipelineOptions { checked: true, ..PipelineOptions::default() };
-    for (target, options) in [(Target::default(), PipelineOptions::default()), (Target::of(9, 0).unwrap(), checked)] {
+    for (target, options) in
+        [(Target::default(), PipelineOptions::default()), (Target::of(9, 0).unwrap(), checked)]
+    {
         let other = of(target, &options);
         assert!(!other.text.contains("wgmma") && other.text.contains("mma.sync") && other.dynamic_base == 0);
     }

@@ -114,7 +114,14 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
         }
         Target::Nvptx => {
             let arguments = vec![Argument::Pointer { constant: false }; params];
-            let options = nvptx::Options { name, arguments, approximate, max_threads: None, checks, tensor_products: false };
+            let options = nvptx::Options {
+                name,
+                arguments,
+                approximate,
+                max_threads: None,
+                checks,
+                tensor_products: false,
+            };
             nvptx::ir_after(&module, &options, pass)
         }
     };

@@ -52,7 +52,10 @@ impl<'m> Machine<'m> {
             Some(Intrinsic::Group(call)) => Some(Function::Group(call)),
             // It has no product of tensors.
             Some(
-                Intrinsic::Position(_) | Intrinsic::Log | Intrinsic::HasTensorProduct | Intrinsic::TensorProduct,
+                Intrinsic::Position(_)
+                | Intrinsic::Log
+                | Intrinsic::HasTensorProduct
+                | Intrinsic::TensorProduct,
             ) => None,
             None if name == warp::BARRIER => {
                 thread.state = State::AtBarrier;

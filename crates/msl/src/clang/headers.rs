@@ -192,7 +192,8 @@ impl Headers {
     }
 
     fn install(root: &Path, temporary: Option<Scratch>) -> std::io::Result<Self> {
-        for sub in ["elinvar_stdlib", "include/simd", "include/elinvar", "include/MetalPerformancePrimitives"] {
+        for sub in ["elinvar_stdlib", "include/simd", "include/elinvar", "include/MetalPerformancePrimitives"]
+        {
             std::fs::create_dir_all(root.join(sub))?;
         }
         for (name, text) in FILES {

@@ -22,9 +22,9 @@ pub(crate) fn with_reason(message: String) -> String {
 /// Why a header of Metal's is not there.
 fn of_header(name: &str) -> Option<&'static str> {
     match name.split('/').next()? {
-        "MetalPerformancePrimitives" => {
-            Some("of Metal Performance Primitives there are products of matrices, in MetalPerformancePrimitives.h")
-        }
+        "MetalPerformancePrimitives" => Some(
+            "of Metal Performance Primitives there are products of matrices, in MetalPerformancePrimitives.h",
+        ),
         "MetalPerformanceShaders" | "MetalPerformanceShadersGraph" => {
             Some("Metal Performance Shaders are functions of the host; Elinvar calls them as primitives")
         }

@@ -8,8 +8,8 @@ use super::entry::{self, Wrapped};
 use super::shared_memory::{self, Memory};
 use super::tensor_products::Functions;
 use super::{
-    Options, approximate_math, barriers, grid_barriers, loop_versioning, simdgroup, target,
-    tensor_products, vectorize_copies, yields, zero_shared_memory,
+    Options, approximate_math, barriers, grid_barriers, loop_versioning, simdgroup, target, tensor_products,
+    vectorize_copies, yields, zero_shared_memory,
 };
 use crate::analysis::allowlist;
 use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};

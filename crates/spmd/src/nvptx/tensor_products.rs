@@ -89,7 +89,8 @@ impl Functions {
         }
         let mut text = format!("declare i1 @{HAS}(ptr, i64, ptr, i64)\n");
         for kind in &self.kinds {
-            let _ = writeln!(text, "declare void @{PRODUCT}{kind}(ptr, ptr, i64, ptr, i64, i32, i32, i32, ptr)");
+            let _ =
+                writeln!(text, "declare void @{PRODUCT}{kind}(ptr, ptr, i64, ptr, i64, i32, i32, i32, ptr)");
         }
         text
     }
@@ -97,7 +98,10 @@ impl Functions {
     /// Whether a function is one of these.
     pub fn contain(&self, name: &str) -> bool {
         !self.kinds.is_empty()
-            && (name == HAS || name.strip_prefix(PRODUCT).is_some_and(|kind| kind.parse().is_ok_and(|k| self.kinds.contains(&k))))
+            && (name == HAS
+                || name
+                    .strip_prefix(PRODUCT)
+                    .is_some_and(|kind| kind.parse().is_ok_and(|k| self.kinds.contains(&k))))
     }
 
     /// The module's text with the definitions in place of the declarations.
@@ -106,14 +110,17 @@ impl Functions {
             return ir.to_owned();
         }
         let is_declared = |line: &str| {
-            line.starts_with("declare") && (line.contains(&format!("@{HAS}(")) || line.contains(&format!("@{PRODUCT}")))
+            line.starts_with("declare")
+                && (line.contains(&format!("@{HAS}(")) || line.contains(&format!("@{PRODUCT}")))
         };
         let mut text: String =
             ir.lines().filter(|line| !is_declared(line)).flat_map(|line| [line, "\n"]).collect();
         text += QUESTION;
         for declaration in QUESTION_CALLS.iter().chain(PRODUCT_CALLS) {
             let name = declaration.split(['@', '(']).nth(1).unwrap_or_default();
-            if !ir.contains(&format!("@{name}(")) || !ir.lines().any(|l| l.starts_with("declare") && l.contains(&format!("@{name}("))) {
+            if !ir.contains(&format!("@{name}("))
+                || !ir.lines().any(|l| l.starts_with("declare") && l.contains(&format!("@{name}(")))
+            {
                 let _ = writeln!(text, "{declaration}");
             }
         }

@@ -177,7 +177,12 @@ impl Text {
         self.line(format!("and.b32 chunk, {thread}, 7;"));
         self.line(format!("shr.u32 row, {thread}, 3;"));
         self.line(format!("shr.u32 group, {thread}, 7;"));
-        self.lines(&["and.b32 t, row, 7;", "xor.b32 t, t, chunk;", "shl.b32 t, t, 4;", "shl.b32 to0, row, 7;"]);
+        self.lines(&[
+            "and.b32 t, row, 7;",
+            "xor.b32 t, t, chunk;",
+            "shl.b32 t, t, 4;",
+            "shl.b32 to0, row, 7;",
+        ]);
         self.line("add.u32 to0, to0, t;");
         self.line(format!("add.u32 to0, to0, {shared};"));
         let pass = self.pass();
@@ -299,6 +304,11 @@ impl Text {
         self.advance("use");
         self.line(format!("add.s32 done, done, {DEPTH};"));
         self.line(format!("setp.lt.s32 p, done, {depth};"));
-        self.lines(&["@p bra ROUND;", "wgmma.wait_group.sync.aligned 0;", "cp.async.wait_group 0;", "bar.sync 0;"]);
+        self.lines(&[
+            "@p bra ROUND;",
+            "wgmma.wait_group.sync.aligned 0;",
+            "cp.async.wait_group 0;",
+            "bar.sync 0;",
+        ]);
     }
 }

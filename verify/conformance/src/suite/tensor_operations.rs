@@ -149,7 +149,8 @@ impl Product {
             n => format!("execution_simdgroups<{n}>"),
         };
         let [a, b, c] = self.kinds.map(Kind::name);
-        let depth = if self.depth == 0 { "static_cast<int>(dynamic_extent)".into() } else { self.depth.to_string() };
+        let depth =
+            if self.depth == 0 { "static_cast<int>(dynamic_extent)".into() } else { self.depth.to_string() };
         let mode = if self.accumulates { "multiply_accumulate" } else { "multiply" };
         let [m, n] = self.tile;
         let [left, right] = self.transposed;
@@ -246,7 +247,8 @@ kernel void product(device uchar* left_bytes [[buffer(0)]], device uchar* right_
                 let expected = (sum + start) * self.scale + (self.added)(r, c);
                 let exact = self.kinds[0].is_byte() && self.kinds[1].is_byte() && self.kinds[2] == Int;
                 let u = if exact { 0.0 } else { 2f64.powi(-24) };
-                let error = (k + 4) as f64 * u * (magnitude + start.abs()) * self.scale.abs().max(1.0) + u * expected.abs();
+                let error = (k + 4) as f64 * u * (magnitude + start.abs()) * self.scale.abs().max(1.0)
+                    + u * expected.abs();
                 let (relative, least) = self.kinds[2].rounding();
                 // A body that scales rounds twice.
                 let allowed = error + 2.0 * ((expected.abs() + error) * relative + least);
@@ -254,13 +256,21 @@ kernel void product(device uchar* left_bytes [[buffer(0)]], device uchar* right_
                 assert!(
                     difference <= allowed,
                     "{:?} {:?} {:?}: element ({r}, {c}) is {}, expected {expected}, allowed {allowed}",
-                    self.kinds, self.size, self.tile, got[at]
+                    self.kinds,
+                    self.size,
+                    self.tile,
+                    got[at]
                 );
             }
         }
         // Nothing else is written.
         for (e, inside) in inside.iter().enumerate() {
-            assert!(*inside || got[e] == before[e], "element {e} outside of the result is {}, was {}", got[e], before[e]);
+            assert!(
+                *inside || got[e] == before[e],
+                "element {e} outside of the result is {}, was {}",
+                got[e],
+                before[e]
+            );
         }
         Ok(())
     }
@@ -311,7 +321,8 @@ fn kinds(device: &Device) -> CaseResult {
     ] {
         // With bytes as factors, results stay within half.
         let k = if kinds[2] == Int { 1100 } else { 21 };
-        Product { kinds, size: [33, 17, k], tile: [32, 16], simdgroups: 2, ..Product::default() }.check(device)?;
+        Product { kinds, size: [33, 17, k], tile: [32, 16], simdgroups: 2, ..Product::default() }
+            .check(device)?;
     }
     Ok(())
 }
@@ -319,7 +330,8 @@ fn kinds(device: &Device) -> CaseResult {
 fn accumulated(device: &Device) -> CaseResult {
     for body in [IN_MEMORY, COOPERATIVE] {
         for kinds in [[Half, Half, Float], [Half, Half, Half], [Char, Char, Int]] {
-            Product { accumulates: true, kinds, body, size: [65, 50, 30], ..Product::default() }.check(device)?;
+            Product { accumulates: true, kinds, body, size: [65, 50, 30], ..Product::default() }
+                .check(device)?;
         }
     }
     Ok(())
@@ -347,9 +359,11 @@ fn epilogue(device: &Device) -> CaseResult {
     let added = |r: usize, c: usize| (c % 5) as f64 - (r % 3) as f64;
     for body in [by_index, by_iterator] {
         Product { body, scale: 2.0, added, ..Product::default() }.check(device)?;
-        Product { body, scale: 2.0, added, tile: [24, 40], simdgroups: 2, ..Product::default() }.check(device)?;
+        Product { body, scale: 2.0, added, tile: [24, 40], simdgroups: 2, ..Product::default() }
+            .check(device)?;
     }
-    Product { body: by_index, scale: 2.0, added, kinds: [Half, Half, Half], ..Product::default() }.check(device)
+    Product { body: by_index, scale: 2.0, added, kinds: [Half, Half, Half], ..Product::default() }
+        .check(device)
 }
 
 /// Slices with constant extents inside, dynamic ones at the edges.
@@ -416,7 +430,8 @@ fn threadgroup_memory(device: &Device) -> CaseResult {
     }";
     for kinds in [[Half, Half, Float], [BFloat, BFloat, Float], [Float, Float, Float]] {
         for size in [[100, 70, 50], [64, 32, 64]] {
-            Product { body, shared, kinds, size, depth: 32, accumulates: true, ..Product::default() }.check(device)?;
+            Product { body, shared, kinds, size, depth: 32, accumulates: true, ..Product::default() }
+                .check(device)?;
         }
     }
     Ok(())
@@ -425,14 +440,16 @@ fn threadgroup_memory(device: &Device) -> CaseResult {
 fn one_simdgroup(device: &Device) -> CaseResult {
     for body in [IN_MEMORY, COOPERATIVE] {
         Product { simdgroups: 1, tile: [32, 32], body, ..Product::default() }.check(device)?;
-        Product { simdgroups: 1, tile: [16, 8], size: [31, 17, 9], body, ..Product::default() }.check(device)?;
+        Product { simdgroups: 1, tile: [16, 8], size: [31, 17, 9], body, ..Product::default() }
+            .check(device)?;
     }
     Ok(())
 }
 
 fn eight_simdgroups(device: &Device) -> CaseResult {
     for tile in [[128, 64], [64, 64], [32, 128]] {
-        Product { simdgroups: 8, tile, size: [140, 150, 40], body: COOPERATIVE, ..Product::default() }.check(device)?;
+        Product { simdgroups: 8, tile, size: [140, 150, 40], body: COOPERATIVE, ..Product::default() }
+            .check(device)?;
     }
     Ok(())
 }
@@ -450,7 +467,14 @@ fn odd_tiles(device: &Device) -> CaseResult {
 fn one_thread(device: &Device) -> CaseResult {
     for accumulates in [false, true] {
         for kinds in [[Half, Half, Float], [Float, Float, Float], [Char, Char, Int]] {
-            let product = Product { simdgroups: 0, tile: [4, 6], size: [11, 13, 9], kinds, accumulates, ..Product::default() };
+            let product = Product {
+                simdgroups: 0,
+                tile: [4, 6],
+                size: [11, 13, 9],
+                kinds,
+                accumulates,
+                ..Product::default()
+            };
             product.check(device)?;
         }
     }
@@ -500,19 +524,37 @@ fn cooperative_factors(device: &Device) -> CaseResult {
 fn strides_and_origins(device: &Device) -> CaseResult {
     for transposed in [[false, false], [true, true]] {
         Product { padding: [3, 5, 7], origin: [1, 2, 3], transposed, ..Product::default() }.check(device)?;
-        Product { padding: [8, 16, 24], origin: [8, 16, 24], transposed, ..Product::default() }.check(device)?;
+        Product { padding: [8, 16, 24], origin: [8, 16, 24], transposed, ..Product::default() }
+            .check(device)?;
     }
     Ok(())
 }
 
 /// Tiles as GPUs with tensor cores want them, with rows that are multiples of 16 bytes.
-fn large(device: &Device, kind: Kind, size: [usize; 3], padding: [usize; 3], origin: [usize; 3]) -> CaseResult {
+fn large(
+    device: &Device,
+    kind: Kind,
+    size: [usize; 3],
+    padding: [usize; 3],
+    origin: [usize; 3],
+) -> CaseResult {
     for transposed in [[false, false], [true, false], [false, true], [true, true]] {
         for (tile, simdgroups, accumulates) in [([128, 128], 4, false), ([128, 256], 8, true)] {
             let kinds = [kind, kind, if accumulates { Float } else { kind }];
             let body = if accumulates { COOPERATIVE } else { IN_MEMORY };
-            Product { kinds, transposed, tile, simdgroups, size, accumulates, padding, origin, body, ..Product::default() }
-                .check(device)?;
+            Product {
+                kinds,
+                transposed,
+                tile,
+                simdgroups,
+                size,
+                accumulates,
+                padding,
+                origin,
+                body,
+                ..Product::default()
+            }
+            .check(device)?;
         }
     }
     Ok(())

@@ -54,8 +54,12 @@ fn matmul(kernel: &str, [m, k, n]: [usize; 3]) -> Case {
 fn tensor_product(kernel: &str, interior: bool) -> Case {
     let [m, k, n] = [70, 45, 50];
     let (a, b) = (numbers(m * k, 7), numbers(k * n, 11));
-    let left = |i: usize, j: usize| if kernel.starts_with("tn") { a[j * m + i].value() } else { a[i * k + j].value() };
-    let right = |j: usize, c: usize| if kernel.starts_with("nt") { b[c * k + j].value() } else { b[j * n + c].value() };
+    let left = |i: usize, j: usize| {
+        if kernel.starts_with("tn") { a[j * m + i].value() } else { a[i * k + j].value() }
+    };
+    let right = |j: usize, c: usize| {
+        if kernel.starts_with("nt") { b[c * k + j].value() } else { b[j * n + c].value() }
+    };
     let (columns, rows) = (n.div_ceil(32), m.div_ceil(32));
     Case::new(TESSL, "matmul_tensorops.metal", format!("matmul2d_tensorops_{kernel}"))
         .input(&a)

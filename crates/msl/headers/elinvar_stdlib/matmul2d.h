@@ -275,7 +275,13 @@ template <ulong Descriptor, class Scope> class matmul2d {
                     ELINVAR_UNROLL
                     for (int i = 0; i < sums::capacity; ++i) sum[i] = whole_sum[i];
                 } else {
-                    tensor_detail::multiply<sums>(sum, a, b, rows, columns, depth);
+                    // And those are not in memory because this path has a loop over them.
+                    float sum_here[sums::capacity];
+                    ELINVAR_UNROLL
+                    for (int i = 0; i < sums::capacity; ++i) sum_here[i] = sum[i];
+                    tensor_detail::multiply<sums>(sum_here, a, b, rows, columns, depth);
+                    ELINVAR_UNROLL
+                    for (int i = 0; i < sums::capacity; ++i) sum[i] = sum_here[i];
                 }
             } else {
                 tensor_detail::multiply<sums>(sum, a, b, rows, columns, depth);

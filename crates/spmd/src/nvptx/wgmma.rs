@@ -51,7 +51,7 @@ impl Product {
             && this.rows.is_multiple_of(64 * this.warpgroups)
             && this.rows > 0
             && matches!(this.columns, 64 | 128 | 192 | 256);
-        (is_whole && this.elements() <= 128).then_some(this)
+        (is_whole && this.elements() <= 128 && this.shared_bytes() <= MOST + ALIGN).then_some(this)
     }
 
     pub fn threads(self) -> u32 {
@@ -67,9 +67,10 @@ impl Product {
         (self.rows + self.columns) * ROW
     }
 
-    /// Four stages if they fit, fewer bytes if they let another threadgroup fit beside.
+    /// Four stages, or three if another threadgroup then has room on the same multiprocessor.
     fn stages(self) -> u32 {
-        (MOST / self.stage_bytes()).min(4)
+        let pairs = |stages: u32| 2 * (stages * self.stage_bytes() + ALIGN) <= MOST;
+        if pairs(3) && !pairs(4) { 3 } else { 4 }
     }
 
     fn bytes(self) -> u32 {

@@ -7,7 +7,8 @@ use super::super::{CaseResult, Failure};
 use super::{Layout, Near, Random, Stored, UNIT, broadcast, indices};
 
 cases! {
-    "tensor": products, products_of_vectors, products_of_integers, products_with_all, batches, large_products, block_products, operation_products,
+    "tensor": products, products_of_vectors, products_of_integers, products_with_all, batches, large_products, block_products,
+    operation_products,
     products_without_terms, refused_products, random_products
 }
 
@@ -218,7 +219,7 @@ fn large_products(device: &Device) -> CaseResult {
 
 /// Blocks of both sizes at sizes that no block divides, with all that can be done to a sum. A batch repeats the factors, so that a GPU has
 /// enough groups for large blocks.
-fn aligned_products(device: &Device, algorithm: &str, data_types: &[DataType]) -> CaseResult {
+fn aligned_products(device: &Device, algorithm: &'static str, data_types: &[DataType]) -> CaseResult {
     let mut random = Random::new(38);
     let is_cpu = device.caps().limits.vector_bits.is_some();
     let (batch, m, k, n) = (if is_cpu { 2 } else { 40 }, 136, 72, 144);

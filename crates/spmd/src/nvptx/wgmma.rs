@@ -16,6 +16,8 @@ const DEPTH: u32 = 64;
 const ROW: u32 = 128;
 /// Shared memory of a threadgroup beside which its own 32 KiB have room (CUDA C++ Programming Guide, compute capability 9.0).
 pub(super) const MOST: u32 = 192 << 10;
+/// Shared memory of a multiprocessor for its threadgroups.
+const ALL: u32 = 227 << 10;
 /// Alignment of a tile: the unit of the swizzle.
 pub(super) const ALIGN: u32 = 1024;
 
@@ -69,7 +71,7 @@ impl Product {
 
     /// Four stages, or three if another threadgroup then has room on the same multiprocessor.
     fn stages(self) -> u32 {
-        let pairs = |stages: u32| 2 * (stages * self.stage_bytes() + ALIGN) <= MOST;
+        let pairs = |stages: u32| 2 * (stages * self.stage_bytes() + ALIGN) <= ALL;
         if pairs(3) && !pairs(4) { 3 } else { 4 }
     }
 

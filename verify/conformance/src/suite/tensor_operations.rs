@@ -219,7 +219,8 @@ kernel void product(device uchar* left_bytes [[buffer(0)]], device uchar* right_
             })
             .collect();
         let buffers: Vec<Vec<u8>> = (0..3).map(|i| self.kinds[i].encode(&values[i])).collect();
-        let (left, right) = (device.buffer_with_data(&buffers[0])?, device.buffer_with_data(&buffers[1])?);
+        let mut left = device.buffer_with_data(&buffers[0])?;
+        let mut right = device.buffer_with_data(&buffers[1])?;
         let mut result = device.buffer_with_data(&buffers[2])?;
         let all = [m, n, k].into_iter().chain(rows.iter().copied()).chain(self.origin);
         let sizes: Vec<i32> = all.map(|v| i32::try_from(v).expect("small")).collect();
@@ -227,7 +228,7 @@ kernel void product(device uchar* left_bytes [[buffer(0)]], device uchar* right_
         let threads = (self.simdgroups * 32).max(1);
         let groups = (n.div_ceil(self.tile[1]), m.div_ceil(self.tile[0]));
         let grid = Grid::threads((groups.0 * threads, groups.1)).group((threads, 1));
-        run(device, &kernel, grid, (&left, &right, &mut result, &sizes))?;
+        run(device, &kernel, grid, (&mut left, &mut right, &mut result, &sizes))?;
         let got = self.kinds[2].decode(&result.to_vec()?);
         let before = &values[2];
         assert_eq!(got.len(), before.len());

@@ -47,6 +47,7 @@ pub(crate) fn caps(workers: usize) -> Caps {
             sees_counts: true,
             priorities: true,
             names_accesses: true,
+            tensor_products: false,
             primitives: primitives(),
         },
     }

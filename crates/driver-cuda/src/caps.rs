@@ -76,6 +76,7 @@ pub(crate) fn caps(api: &Api, device: CUdevice) -> Result<Caps, Failure> {
             sees_counts: true,
             priorities: true,
             names_accesses: true,
+            tensor_products: capability(api, device)? == (9, 0),
             primitives: Primitives::NONE,
         },
     })

@@ -110,6 +110,8 @@ pub struct Features {
     /// The fault of a checked kernel names the access: argument or variable, element, thread and line. Without it the fault names
     /// the kernel, and the line where the device reports it.
     pub names_accesses: bool,
+    /// `matmul2d` of factors of 16 bits in device memory is faster than what a kernel can do with simdgroup matrices.
+    pub tensor_products: bool,
     /// Primitives of the vendor's library ([`crate::Command::Primitive`]).
     pub primitives: Primitives,
 }

@@ -54,6 +54,7 @@ impl Plain {
                 sees_counts: false,
                 priorities: false,
                 names_accesses: false,
+                tensor_products: false,
                 primitives: Primitives::NONE,
             },
         })

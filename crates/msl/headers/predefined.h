@@ -1,6 +1,12 @@
 // Macros that Metal's compiler defines before it reads the first line of a source.
 #define __METAL__ 1
+// 400 for Metal 4, which `-D` may choose; a source that includes <metal_tensor> is one from there on.
+#ifndef __METAL_VERSION__
 #define __METAL_VERSION__ 320
+#endif
+#if __METAL_VERSION__ >= 400
+#define __HAVE_TENSOR__ 1
+#endif
 #define __METAL_MACOS__ 1
 #define __METAL_FAST_MATH__ 1
 #define __METAL_FAST_MATH_ONLY__ 1

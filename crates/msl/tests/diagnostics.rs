@@ -270,10 +270,13 @@ fn what_is_of_other_libraries_and_versions_is_named() {
         ]
     );
     for (header, reason) in [
-        ("metal_tensor", "tensors are part of Metal 4, and Elinvar compiles Metal 3.2"),
         (
-            "MetalPerformancePrimitives/MetalPerformancePrimitives.h",
-            "Metal Performance Primitives work on tensors of Metal 4, and Elinvar compiles Metal 3.2",
+            "MetalPerformancePrimitives/MPPTensorOpsConvolution2d.h",
+            "of Metal Performance Primitives there are products of matrices, in MetalPerformancePrimitives.h",
+        ),
+        (
+            "MetalPerformanceShaders/MetalPerformanceShaders.h",
+            "Metal Performance Shaders are functions of the host; Elinvar calls them as primitives",
         ),
     ] {
         let found = places(&Source::msl(format!("#include <metal_stdlib>\n  #include <{header}>\n")));

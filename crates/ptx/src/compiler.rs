@@ -183,6 +183,7 @@ impl Compiler {
             approximate: self.is_approximate(),
             max_threads: signature.max_threads_per_threadgroup,
             checks: options.checked.then(|| signature.args.iter().map(given).collect()),
+            tensor_products: self.target().has_wgmma(),
         };
         let prepared = stage::timed("passes", || nvptx::prepare(&module, &prepared));
         prepared.map_err(|error| origin.error(error))

@@ -274,3 +274,42 @@ fn atomics_on_coherent_memory_have_system_scope() {
          }");
     expect(&fences, &["st.volatile.global.u32", "membar.sys", "fence.acq_rel.gpu", "st.global.u32"], &[]);
 }
+
+/// A product of tensors in device memory uses `wgmma` and more shared memory than a threadgroup of Metal has, on the one architecture that
+/// has it.
+#[test]
+fn products_of_tensors() {
+    let text = "#include <metal_stdlib>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+using namespace metal;
+using namespace mpp::tensor_ops;
+kernel void gemm(device const half* A [[buffer(0)]], device const half* B [[buffer(1)]], device half* C [[buffer(2)]],
+        constant uint& n [[buffer(3)]], uint2 tgid [[threadgroup_position_in_grid]]) {
+    int s = int(n);
+    auto a = tensor(A, dextents<int, 2>{s, s}).slice(0, int(tgid.y) * 128);
+    auto b = tensor(B, dextents<int, 2>{s, s}).slice(int(tgid.x) * 256, 0);
+    auto c = tensor(C, dextents<int, 2>{s, s}).slice(int(tgid.x) * 256, int(tgid.y) * 128);
+    matmul2d<matmul2d_descriptor(128, 256), execution_simdgroups<8>> op;
+    op.run(a, b, c);
+}";
+    let of = |target: Target, options: &PipelineOptions| {
+        let source = Source::named("gemm.metal", text);
+        let compiler = Compiler::new(user_cache(), &source, target).unwrap_or_else(|error| panic!("{error}"));
+        compiler.kernel("gemm", options, Constants::Values).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let hopper = of(Target::of(9, 0).unwrap(), &PipelineOptions::default());
+    let instruction = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16";
+    assert_eq!(hopper.text.matches(instruction).count(), 4, "{}", hopper.text);
+    assert!(hopper.text.contains(".target sm_90a"));
+    assert_eq!((hopper.static_bytes, hopper.dynamic_base), (0, (192 << 10) + 1024));
+    if let Some(file) = std::env::var_os("ELINVAR_TEST_PTX") {
+        std::fs::write(file, &hopper.text).unwrap();
+    }
+    let checked = PipelineOptions { checked: true, ..PipelineOptions::default() };
+    for (target, options) in
+        [(Target::default(), PipelineOptions::default()), (Target::of(9, 0).unwrap(), checked)]
+    {
+        let other = of(target, &options);
+        assert!(!other.text.contains("wgmma") && other.text.contains("mma.sync") && other.dynamic_base == 0);
+    }
+}

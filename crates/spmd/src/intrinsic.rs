@@ -41,6 +41,12 @@ pub enum Intrinsic {
     Group(GroupCall),
     /// A log call, with a variable number of arguments; see [`crate::log_calls`].
     Log,
+    /// `bool (const void* left, long stride, const void* right, long stride, uint kind)`: whether the device computes a product of tensors
+    /// other than by the code of the headers; see [`crate::tensor_products`].
+    HasTensorProduct,
+    /// `void (float* elements, const void* left, long stride, const void* right, long stride, int rows, int columns, int depth, uint kind)`:
+    /// the product, which the threads of the scope compute together.
+    TensorProduct,
 }
 
 impl Intrinsic {
@@ -53,6 +59,8 @@ impl Intrinsic {
             "yield" => Some(Self::Yield),
             "simdgroup_barrier" => Some(Self::SimdgroupBarrier),
             "log" => Some(Self::Log),
+            "has_tensor_product" => Some(Self::HasTensorProduct),
+            "tensor_product" => Some(Self::TensorProduct),
             _ => {
                 Position::parse(rest).map(Self::Position).or_else(|| GroupCall::parse(rest).map(Self::Group))
             }
@@ -69,14 +77,17 @@ impl Intrinsic {
             Self::SimdgroupBarrier => format!("{PREFIX}simdgroup_barrier"),
             Self::Group(call) => format!("{PREFIX}{}", call.name()),
             Self::Log => format!("{PREFIX}log"),
+            Self::HasTensorProduct => format!("{PREFIX}has_tensor_product"),
+            Self::TensorProduct => format!("{PREFIX}tensor_product"),
         }
     }
 
     /// Whether it is convergent: its effect depends on the set of threads that call it together, so calls must not be moved across control flow.
     pub fn is_convergent(self) -> bool {
         match self {
-            Self::Position(_) | Self::Log => false,
-            Self::ThreadgroupBarrier
+            Self::Position(_) | Self::Log | Self::HasTensorProduct => false,
+            Self::TensorProduct
+            | Self::ThreadgroupBarrier
             | Self::GridBarrier
             | Self::Yield
             | Self::SimdgroupBarrier
@@ -92,8 +103,15 @@ impl Intrinsic {
     /// All intrinsics of the headers; operations once for each of their groups and element types.
     pub fn all() -> impl Iterator<Item = Self> {
         let positions = Position::ALL.iter().map(|position| Self::Position(*position));
-        let others =
-            [Self::ThreadgroupBarrier, Self::GridBarrier, Self::Yield, Self::SimdgroupBarrier, Self::Log];
+        let others = [
+            Self::ThreadgroupBarrier,
+            Self::GridBarrier,
+            Self::Yield,
+            Self::SimdgroupBarrier,
+            Self::Log,
+            Self::HasTensorProduct,
+            Self::TensorProduct,
+        ];
         positions.chain(others).chain(GroupCall::all().map(Self::Group))
     }
 }

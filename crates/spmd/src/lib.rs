@@ -34,6 +34,7 @@ mod logging;
 pub mod nvptx;
 pub mod pass;
 mod support;
+pub mod tensor_products;
 mod transform;
 mod vector;
 

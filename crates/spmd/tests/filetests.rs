@@ -67,6 +67,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
     let pass = words.next().ok_or("line 1: no pass")?;
     let (mut target, mut lanes, mut group) = (Target::Cpu, 8, GroupSize::Static([64, 1, 1]));
     let (mut invariant, mut checks, mut stoppable, mut approximate) = (Vec::new(), None, false, false);
+    let mut tensor_products = false;
     let mut objects = SizeBound::DEFAULT;
     let numbers = |text: &str| text.split(',').map(|n| n.parse().unwrap_or(0)).collect::<Vec<u64>>();
     for word in words {
@@ -88,6 +89,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
                 objects = SizeBound::of(gib << 30);
             }
             ("approximate", "") => approximate = true,
+            ("wgmma", "") => tensor_products = true,
             _ => return Err(format!("line 1: unknown option `{word}`")),
         }
     }
@@ -114,7 +116,8 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
         }
         Target::Nvptx => {
             let arguments = vec![Argument::Pointer { constant: false }; params];
-            let options = nvptx::Options { name, arguments, approximate, max_threads: None, checks };
+            let options =
+                nvptx::Options { name, arguments, approximate, max_threads: None, checks, tensor_products };
             nvptx::ir_after(&module, &options, pass)
         }
     };

@@ -14,6 +14,7 @@ fn prepared(text: &str, arguments: &[Argument], checked: bool) -> Result<Prepare
         approximate: false,
         max_threads: Some(256),
         checks: checked.then(|| vec![Given { bytes: 0, align: 16 }; arguments.len()]),
+        tensor_products: false,
     };
     prepare(&Module::parse(text).unwrap(), &options)
 }
@@ -365,6 +366,7 @@ fn products_of_several_tiles_are_one() {
             approximate: true,
             max_threads: None,
             checks: None,
+            tensor_products: false,
         };
         let ir = prepare(&Module::parse(&text).unwrap(), &options).unwrap().ir;
         let called = |step: &&str| {

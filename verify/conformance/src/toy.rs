@@ -44,6 +44,7 @@ pub fn device() -> Arc<dyn Device> {
         sees_counts: true,
         priorities: false,
         names_accesses: false,
+        tensor_products: false,
         primitives: Primitives::NONE,
     };
     let caps = Caps { name: "toy".into(), kind: DeviceKind::Sim, limits, features };

@@ -147,6 +147,7 @@ fn prepared(module: &Module) -> std::result::Result<Module, String> {
         approximate: false,
         max_threads: None,
         checks: None,
+        tensor_products: false,
     };
     let prepared = elinvar_spmd::nvptx::prepare(module, &options).map_err(|error| error.to_string())?;
     Module::parse(&prepared.ir).map_err(|error| format!("{error} in\n{}", prepared.ir))

@@ -50,7 +50,13 @@ impl<'m> Machine<'m> {
             }
             Some(Intrinsic::SimdgroupBarrier) => Some(Function::SimdgroupBarrier),
             Some(Intrinsic::Group(call)) => Some(Function::Group(call)),
-            Some(Intrinsic::Position(_) | Intrinsic::Log) => None,
+            // It has no product of tensors.
+            Some(
+                Intrinsic::Position(_)
+                | Intrinsic::Log
+                | Intrinsic::HasTensorProduct
+                | Intrinsic::TensorProduct,
+            ) => None,
             None if name == warp::BARRIER => {
                 thread.state = State::AtBarrier;
                 return Ok(());
@@ -66,6 +72,8 @@ impl<'m> Machine<'m> {
         } else if intrinsic == Some(Intrinsic::Log) {
             self.log_call(&args)?;
             None
+        } else if intrinsic == Some(Intrinsic::HasTensorProduct) {
+            Some(Value::Bits(0))
         } else if [space::ASK, space::ARGUMENT, space::EXPECT].contains(&name) {
             self.space_call(name, &args)?
         } else if name.starts_with(PREFIX) {

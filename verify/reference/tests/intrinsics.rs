@@ -48,7 +48,8 @@ fn statement(call: GroupCall) -> String {
 
 /// A kernel that calls every intrinsic of the headers.
 fn source() -> String {
-    let head = "#include <metal_stdlib>\n#include <elinvar/grid>\n#include <elinvar/resident>\nusing namespace metal;\n";
+    let head = "#include <metal_stdlib>\n#include <elinvar/grid>\n#include <elinvar/resident>\n\
+                #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\nusing namespace metal;\nusing namespace mpp::tensor_ops;\n";
     let mut text = format!("{head}kernel void k(device int* p, constant elinvar::inbox<uint>& inbox");
     for position in Position::ALL.iter().filter(|position| position.is_declared()) {
         let _ = write!(text, ", uint3 {0}_at [[{0}]]", position.name());
@@ -58,6 +59,10 @@ fn source() -> String {
     for call in GroupCall::all() {
         let _ = writeln!(text, "    {}", statement(call));
     }
+    text += "    auto t = tensor((device half*)p, dextents<int, 2>(64, 64));
+    auto r = tensor((device float*)p, dextents<int, 2>(64, 64));
+    matmul2d<matmul2d_descriptor(64, 64), execution_simdgroups<4>> op;
+    op.run(t, t, r);\n";
     text + "}\n"
 }
 
@@ -90,7 +95,9 @@ fn every_intrinsic_is_declared_by_the_headers() {
         | Intrinsic::Yield
         | Intrinsic::SimdgroupBarrier
         | Intrinsic::Group(_)
-        | Intrinsic::Log => true,
+        | Intrinsic::Log
+        | Intrinsic::HasTensorProduct
+        | Intrinsic::TensorProduct => true,
     };
     let all: BTreeSet<String> = Intrinsic::all().filter(is_declared).map(Intrinsic::name).collect();
     assert_eq!(declared, all);

@@ -19,6 +19,7 @@ fn expect_same(what: &str, text: &str, [threads, group]: [u32; 2], buffers: [Vec
         approximate: false,
         max_threads: None,
         checks: None,
+        tensor_products: false,
     };
     let parse = |ir: &str| Module::parse(ir).unwrap_or_else(|error| panic!("{error} in\n{ir}"));
     let plain = parse(&program.ir_unoptimized("k").expect("IR"));

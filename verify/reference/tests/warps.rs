@@ -19,6 +19,7 @@ fn prepared(text: &str, approximate: bool) -> Module {
         approximate,
         max_threads: None,
         checks: None,
+        tensor_products: false,
     };
     let prepared = nvptx::prepare(&module, &options).unwrap_or_else(|error| panic!("{error}"));
     Module::parse(&prepared.ir).unwrap_or_else(|error| panic!("{error} in\n{}", prepared.ir))

@@ -71,8 +71,6 @@ const CRATE: Corpus = Corpus {
     refused: &[],
 };
 
-const TENSORS: Refusal = Unsupported("tensors of Metal 4: <metal_tensor> and Metal Performance Primitives");
-
 pub(super) const CORPORA: &[Corpus] = &[
     Corpus {
         name: "candle-metal-kernels",
@@ -116,29 +114,11 @@ pub(super) const CORPORA: &[Corpus] = &[
         include_dirs: &["src/metal/kernels"],
         ..CRATE
     },
-    Corpus {
-        name: "mlx-native",
-        version: "0.15.16",
-        folder: "src/shaders",
-        refused: &[
-            ("dense_mm_bf16_tensor.metal", TENSORS),
-            ("dense_mm_f16_tensor.metal", TENSORS),
-            ("dense_mm_f32_f32.metal", TENSORS),
-            ("quantized_matmul_id_mm_tensor.metal", TENSORS),
-            ("quantized_matmul_mm_tensor.metal", TENSORS),
-        ],
-        ..CRATE
-    },
+    Corpus { name: "mlx-native", version: "0.15.16", folder: "src/shaders", ..CRATE },
     Corpus { name: "cera", version: "0.7.3", folder: "src/backend/shaders", ..CRATE },
     Corpus { name: "llama-rs", version: "0.23.1", folder: "src/backend/metal/shaders", ..CRATE },
     Corpus { name: "tract-metal", version: "0.23.9", folder: "src/kernels", ..CRATE },
-    Corpus {
-        name: "tessl",
-        version: "0.2.0",
-        folder: "kernels",
-        refused: &[("matmul_tensorops.metal", TENSORS), ("tune/matmul_tensorops_tune.metal", TENSORS)],
-        ..CRATE
-    },
+    Corpus { name: "tessl", version: "0.2.0", folder: "kernels", ..CRATE },
     Corpus {
         name: "ruvllm",
         version: "2.5.0",

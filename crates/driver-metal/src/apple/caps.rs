@@ -76,6 +76,7 @@ pub(super) fn caps(
             // `MTLCommandQueue` has no priorities.
             priorities: false,
             names_accesses: false,
+            tensor_products: false,
             primitives: mps::primitives(device),
         },
     }

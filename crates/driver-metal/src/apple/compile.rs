@@ -179,6 +179,13 @@ fn refused(error: &NSError, source: &Source, code: &Code) -> Error {
 /// `Unsupported` if a source includes a header of what Metal lacks.
 fn unless_refused(found: Vec<Diagnostic>) -> Error {
     let refused = found.iter().find_map(|Diagnostic { file, line, message, .. }| {
+        if ["'metal_tensor' file not found", "'MetalPerformancePrimitives/"]
+            .iter()
+            .any(|part| message.contains(part))
+        {
+            let reason = "tensors are part of Metal 4, which requires macOS 26";
+            return Some(Error::unsupported(format!("{file}:{line}: {reason}")));
+        }
         let reasons = [split::NO_GRID_BARRIERS, flatten::NO_RESIDENT_KERNELS];
         let at = reasons.into_iter().find_map(|reason| message.find(reason))?;
         let reason = message[at..].trim_end_matches('"');

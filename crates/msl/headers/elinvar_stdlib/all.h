@@ -10,6 +10,7 @@
 #define ELINVAR_PURE inline __attribute__((always_inline)) constexpr
 #define ELINVAR_MEMBER __attribute__((always_inline))
 #define ELINVAR_CONVERGENT __attribute__((convergent))
+#define ELINVAR_UNROLL _Pragma("clang loop unroll(full)")
 
 #include "types.h"
 #include "limits.h"
@@ -34,6 +35,9 @@
 #include "logging.h"
 #include "async_copy.h"
 #include "simdgroup_matrix.h"
+#include "tensor.h"
+#include "cooperative_tensor.h"
+#include "matmul2d.h"
 #include "internal.h"
 #include "grid.h"
 #include "resident.h"

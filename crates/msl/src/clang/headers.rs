@@ -31,7 +31,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 41] = files![
+const FILES: [(&str, &str); 47] = files![
     "predefined.h",
     "include/elinvar_stdlib_macros.h",
     "include/simd/simd.h",
@@ -39,6 +39,9 @@ const FILES: [(&str, &str); 41] = files![
     "include/elinvar/launch",
     "include/elinvar/queue",
     "include/elinvar/resident",
+    "include/metal_tensor",
+    "include/MetalPerformancePrimitives/MetalPerformancePrimitives.h",
+    "include/MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h",
     "elinvar_stdlib/all.h",
     "elinvar_stdlib/types.h",
     "elinvar_stdlib/limits.h",
@@ -68,6 +71,9 @@ const FILES: [(&str, &str); 41] = files![
     "elinvar_stdlib/entry.h",
     "elinvar_stdlib/async_copy.h",
     "elinvar_stdlib/simdgroup_matrix.h",
+    "elinvar_stdlib/tensor.h",
+    "elinvar_stdlib/cooperative_tensor.h",
+    "elinvar_stdlib/matmul2d.h",
     "elinvar_stdlib/internal.h",
     "elinvar_stdlib/grid.h",
     "elinvar_stdlib/resident.h",
@@ -186,7 +192,8 @@ impl Headers {
     }
 
     fn install(root: &Path, temporary: Option<Scratch>) -> std::io::Result<Self> {
-        for sub in ["elinvar_stdlib", "include/simd", "include/elinvar"] {
+        for sub in ["elinvar_stdlib", "include/simd", "include/elinvar", "include/MetalPerformancePrimitives"]
+        {
             std::fs::create_dir_all(root.join(sub))?;
         }
         for (name, text) in FILES {

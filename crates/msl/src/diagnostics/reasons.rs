@@ -22,10 +22,9 @@ pub(crate) fn with_reason(message: String) -> String {
 /// Why a header of Metal's is not there.
 fn of_header(name: &str) -> Option<&'static str> {
     match name.split('/').next()? {
-        "metal_tensor" => Some("tensors are part of Metal 4, and Elinvar compiles Metal 3.2"),
-        "MetalPerformancePrimitives" => {
-            Some("Metal Performance Primitives work on tensors of Metal 4, and Elinvar compiles Metal 3.2")
-        }
+        "MetalPerformancePrimitives" => Some(
+            "of Metal Performance Primitives there are products of matrices, in MetalPerformancePrimitives.h",
+        ),
         "MetalPerformanceShaders" | "MetalPerformanceShadersGraph" => {
             Some("Metal Performance Shaders are functions of the host; Elinvar calls them as primitives")
         }
@@ -40,10 +39,9 @@ mod tests {
     #[test]
     fn limits_are_named() {
         for (message, expected) in [
-            ("'metal_tensor' file not found", "`metal_tensor` is not supported: tensors are part of Metal 4"),
             (
-                "'MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h' file not found",
-                "`MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h` is not supported: Metal Performance Primitives",
+                "'MetalPerformancePrimitives/MPPTensorOpsConvolution2d.h' file not found",
+                "`MetalPerformancePrimitives/MPPTensorOpsConvolution2d.h` is not supported: of Metal Performance Primitives",
             ),
             ("'metal_tensors.h' file not found", "'metal_tensors.h' file not found"),
             (

@@ -18,6 +18,8 @@ pub(crate) enum File {
     Reduce,
     Softmax,
     MatMul,
+    /// Products by `matmul2d`, behind the text of [`File::MatMul`].
+    TensorOperations,
     Normalize,
     Window,
     Attention,
@@ -29,6 +31,9 @@ impl File {
             Self::Map => ("map.metal", include_str!("kernels/map.metal")),
             Self::Reduce => ("reduce.metal", include_str!("kernels/reduce.metal")),
             Self::MatMul => ("matmul.metal", include_str!("kernels/matmul.metal")),
+            Self::TensorOperations => {
+                ("tensor_operations.metal", include_str!("kernels/tensor_operations.metal"))
+            }
             Self::Normalize => ("normalize.metal", include_str!("kernels/normalize.metal")),
             Self::Window => ("window.metal", include_str!("kernels/window.metal")),
             Self::Attention => ("attention.metal", include_str!("kernels/attention.metal")),
@@ -40,9 +45,18 @@ impl File {
     fn source(self) -> Source {
         let file = |name: &str, text: &str| SourceFile { name: name.into(), text: text.into() };
         let (name, text) = self.name_and_text();
-        let files = vec![file("common.metal", include_str!("kernels/common.metal")), file(name, text)];
+        let mut files = vec![file("common.metal", include_str!("kernels/common.metal"))];
+        if self == Self::TensorOperations {
+            let (name, text) = Self::MatMul.name_and_text();
+            files.push(file(name, text));
+        }
+        files.push(file(name, text));
         // Units for matrix products sum in an order of their own.
-        let math = if self == Self::MatMul { MathMode::Relaxed } else { MathMode::Safe };
+        let math = if matches!(self, Self::MatMul | Self::TensorOperations) {
+            MathMode::Relaxed
+        } else {
+            MathMode::Safe
+        };
         Source { files, math, ..Source::default() }
     }
 }

@@ -45,6 +45,7 @@ const COLUMNS: &str = "columns";
 const DOTS: &str = "dot products";
 const TILES: &str = "simdgroup matrices";
 const BLOCKS: &str = "blocks";
+const OPERATIONS: &str = "tensor operations";
 
 /// Rows of the result that a thread of the kernels has.
 const ROWS_OF_COLUMNS: usize = 8;
@@ -54,6 +55,9 @@ const TILE: usize = 64;
 /// Sides of a threadgroup's block of the result, with the threads for floats and for shorter types.
 const BLOCK_SIDES: [usize; 2] = [128, 64];
 const BLOCK_THREADS: [u32; 2] = [256, 128];
+/// Rows and columns of a threadgroup's tile of `matmul2d`, and its threads.
+const OPERATION_TILE: [usize; 2] = [128, 256];
+const OPERATION_THREADS: u32 = 256;
 /// Bytes of a word that threads load.
 const WORD: u64 = 16;
 /// Elements of the largest factors that are packed.
@@ -341,7 +345,26 @@ impl Product {
         Ok(packed)
     }
 
+    /// Whether `matmul2d` computes it: types of 16 bits, sizes and strides of 32.
+    fn fits_operations(&self) -> bool {
+        let is_short = matches!(self.data_type, DataType::F16 | DataType::BF16);
+        let strides = [self.a.row, self.a.column, self.b.row, self.b.column, self.out.row];
+        let sizes = [self.rows, self.columns, self.terms, self.batch.count()];
+        is_short && self.is_aligned() && strides.into_iter().chain(sizes).all(|n| n < 1 << 30)
+    }
+
     fn launch(&self, kernel: &'static str, grid: Grid, epilogue: Epilogue, steps: &mut Steps) -> Result<()> {
+        self.launch_of(File::MatMul, kernel, grid, epilogue, steps)
+    }
+
+    fn launch_of(
+        &self,
+        file: File,
+        kernel: &'static str,
+        grid: Grid,
+        epilogue: Epilogue,
+        steps: &mut Steps,
+    ) -> Result<()> {
         let Epilogue { alpha, beta, activation, out_type, bias_type } = epilogue;
         let constants: [(u32, Value); 10] = [
             (0, out_type.code().into()),
@@ -375,7 +398,7 @@ impl Product {
             StepArg::bytes(self.batch.bytes()),
             StepArg::bytes(bytes_of(&size)),
         ];
-        steps.launch(File::MatMul, kernel, &constants, grid, args)
+        steps.launch(file, kernel, &constants, grid, args)
     }
 
     /// Adds the launches of a product, by an algorithm that is asked for or by the best one.
@@ -401,6 +424,24 @@ impl Product {
                 Grid::groups((blocks.div_ceil(simdgroups), product.columns, batches)).group(32 * simdgroups);
             product.launch(name, grid, epilogue, steps)?;
             steps.algorithm = DOTS;
+            return Ok(());
+        }
+
+        let [tall, wide] = OPERATION_TILE;
+        let tiles = product.rows.div_ceil(tall).saturating_mul(product.columns.div_ceil(wide));
+        let by_operations = wanted == Some(OPERATIONS)
+            || !asked
+                && steps.device().caps().features.tensor_products
+                && tiles.saturating_mul(batches) >= steps.device().caps().limits.compute_units as usize / 2
+                && product.terms >= TILE;
+        if by_operations && product.fits_operations() {
+            let name = match product.data_type {
+                DataType::F16 => "matmul_operation_f16",
+                _ => "matmul_operation_bf16",
+            };
+            let grid = Grid::groups((tiles, batches)).group(OPERATION_THREADS);
+            product.launch_of(File::TensorOperations, name, grid, epilogue, steps)?;
+            steps.algorithm = OPERATIONS;
             return Ok(());
         }
 
@@ -519,7 +560,7 @@ impl Operate for MatMul {
     }
 
     fn algorithms(&self) -> &'static [&'static str] {
-        &[COLUMNS, DOTS, TILES, BLOCKS]
+        &[COLUMNS, DOTS, TILES, BLOCKS, OPERATIONS]
     }
 
     fn add_steps(&self, operands: &Operands<'_>, steps: &mut Steps) -> Result<()> {

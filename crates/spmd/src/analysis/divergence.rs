@@ -89,6 +89,11 @@ impl DivergenceAnalysis {
         let function = match Intrinsic::parse(name) {
             Some(Intrinsic::Group(function)) => function,
             Some(Intrinsic::Position(position)) => return position != Position::Thread,
+            // The question whether the device has a product of tensors, and its lowered form.
+            Some(Intrinsic::HasTensorProduct) => return !call.args.iter().any(|arg| self.has(&arg.op)),
+            None if name == crate::nvptx::TENSOR_QUESTION => {
+                return !call.args.iter().any(|arg| self.has(&arg.op));
+            }
             _ => return false,
         };
         match function.uniform() {

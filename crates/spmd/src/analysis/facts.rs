@@ -45,8 +45,10 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
                 Some(Intrinsic::ThreadgroupBarrier) => facts.barriers += 1,
                 Some(Intrinsic::GridBarrier) => facts.grid_barriers += 1,
                 Some(Intrinsic::Yield) => facts.barriers += 1,
-                Some(Intrinsic::SimdgroupBarrier | Intrinsic::Group(_)) => facts.simdgroup = true,
-                Some(Intrinsic::Position(_) | Intrinsic::Log) | None => {}
+                Some(Intrinsic::SimdgroupBarrier | Intrinsic::Group(_) | Intrinsic::TensorProduct) => {
+                    facts.simdgroup = true;
+                }
+                Some(Intrinsic::Position(_) | Intrinsic::Log | Intrinsic::HasTensorProduct) | None => {}
             },
             _ => {}
         }

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use elinvar_ir::{Call, CastOp, Function, Module, Op, Operand, Typed, ValueId};
 
+use crate::intrinsic::Intrinsic;
 use crate::support::ir::{callee_name, threadgroup_globals};
 use crate::transform::bounds::{RootKind, Roots, Source, all_of};
 
@@ -107,6 +108,11 @@ impl Effects {
                 Effects { written: 1, ..Effects::default() }
             }
             None if name.starts_with("llvm.") => Effects::default(),
+            // The factors of a product are read.
+            None if Intrinsic::parse(name) == Some(Intrinsic::HasTensorProduct) => Effects::default(),
+            None if Intrinsic::parse(name) == Some(Intrinsic::TensorProduct) => {
+                Effects { written: 1, ..Effects::default() }
+            }
             None => Effects { written: u64::MAX, ..Effects::default() },
         };
         for (index, arg) in pointers {

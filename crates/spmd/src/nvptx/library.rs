@@ -40,7 +40,9 @@ fn operation(rest: &str) -> Option<(GroupCall, bool)> {
         | Intrinsic::GridBarrier
         | Intrinsic::Yield
         | Intrinsic::SimdgroupBarrier
-        | Intrinsic::Log => None,
+        | Intrinsic::Log
+        | Intrinsic::HasTensorProduct
+        | Intrinsic::TensorProduct => None,
     }
 }
 

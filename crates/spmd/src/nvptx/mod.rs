@@ -6,7 +6,8 @@
 //! 1. [`crate::transform::bounds`] inserts bounds checks, if requested, as on the CPU;
 //!    [`zero_shared_memory`](mod@zero_shared_memory) then zeroes threadgroup memory.
 //!    [`converge_barriers`](crate::transform::converge_barriers) makes warps reach barriers as a whole, and
-//!    [`grid_barriers`](mod@grid_barriers) lowers those of a grid.
+//!    [`grid_barriers`](mod@grid_barriers) lowers those of a grid. [`tensor_products`](mod@tensor_products) lowers products of tensors
+//!    before that, to calls of functions of [`wgmma`](mod@wgmma).
 //! 2. [`target`](mod@target) removes x86's properties from the module; [`shared_memory`](mod@shared_memory) moves threadgroup
 //!    variables to shared memory.
 //! 3. [`entry`](mod@entry) adds the kernel's parameters, and a [`prologue`](mod@prologue) that computes all positions, in which
@@ -67,11 +68,14 @@ mod shared_memory;
 mod simdgroup;
 mod system_atomics;
 mod target;
+mod tensor_products;
 mod vectorize_copies;
+mod wgmma;
 mod yields;
 mod zero_shared_memory;
 
 pub use target::TRIPLE;
+pub(crate) use tensor_products::{HAS as TENSOR_QUESTION, is_function as is_of_tensor_products};
 
 use elinvar_ir::Module;
 
@@ -115,6 +119,8 @@ pub struct Options {
     pub max_threads: Option<u32>,
     /// Enables bounds checks: for each parameter of the entry, the properties that launches guarantee.
     pub checks: Option<Vec<bounds::Given>>,
+    /// Whether the target has `wgmma`, for products of tensors; kernels with bounds checks do without.
+    pub tensor_products: bool,
 }
 
 /// A kernel, ready for clang.
@@ -239,7 +245,7 @@ pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     let Memory { static_bytes, dynamic_base } = state.memory;
     let parameters = state.wrapped.map(|wrapped| wrapped.parameters).unwrap_or_default();
     Ok(Prepared {
-        ir: state.module.to_string(),
+        ir: state.products.define(&state.module.to_string()),
         parameters,
         static_bytes,
         dynamic_base,

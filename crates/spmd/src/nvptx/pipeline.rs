@@ -6,9 +6,10 @@ use elinvar_ir::{Function, Module, verify};
 
 use super::entry::{self, Wrapped};
 use super::shared_memory::{self, Memory};
+use super::tensor_products::Functions;
 use super::{
-    Options, approximate_math, barriers, grid_barriers, loop_versioning, simdgroup, target, vectorize_copies,
-    yields, zero_shared_memory,
+    Options, approximate_math, barriers, grid_barriers, loop_versioning, simdgroup, target, tensor_products,
+    vectorize_copies, yields, zero_shared_memory,
 };
 use crate::analysis::allowlist;
 use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
@@ -23,7 +24,7 @@ use crate::{ENTRY, Error, Target, log_calls};
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Device as D, Target as T, Thread};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 18] = [
+    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 19] = [
         // name, input, output, applies, run, requires, ensures
         (
             "allowlist",
@@ -33,6 +34,15 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             allowlist,
             "nothing",
             "each call and variable is one that no kernel can leave its memory or threads through",
+        ),
+        (
+            "tensor-products",
+            Thread,
+            Thread,
+            asks_for_tensor_products,
+            lower_tensor_products,
+            "allowlist",
+            "products of tensors are calls of functions that are defined behind the module, or the device has none",
         ),
         (
             "promote-copies",
@@ -201,6 +211,8 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
 /// The unit of the pipeline.
 pub(crate) struct State<'a> {
     options: &'a Options,
+    /// Functions that are defined behind the module.
+    pub(super) products: Functions,
     /// The module as the front end emitted it.
     original: &'a Module,
     pub module: Cow<'a, Module>,
@@ -216,6 +228,7 @@ impl<'a> State<'a> {
     pub fn new(module: &'a Module, options: &'a Options) -> Self {
         Self {
             options,
+            products: Functions::default(),
             original: module,
             module: Cow::Borrowed(module),
             checks: None,
@@ -292,6 +305,19 @@ fn exchanges(state: &State<'_>) -> bool {
 
 fn allowlist(state: &mut State<'_>) -> Result<(), Error> {
     allowlist::check(&state.module)
+}
+
+fn asks_for_tensor_products(state: &State<'_>) -> bool {
+    crate::tensor_products::is_needed(&state.module)
+}
+
+fn lower_tensor_products(state: &mut State<'_>) -> Result<(), Error> {
+    let module = state.module.to_mut();
+    match state.options.tensor_products && state.options.checks.is_none() {
+        true => state.products = tensor_products::lower(module)?,
+        false => crate::tensor_products::decline(module),
+    }
+    Ok(())
 }
 
 fn freeze(state: &mut State<'_>) -> Result<(), Error> {
@@ -419,7 +445,8 @@ fn retarget(state: &mut State<'_>) -> Result<(), Error> {
     let kernel = state.kernel.take().ok_or_else(|| Error::Malformed("no kernel".into()))?;
     let module = state.module.to_mut();
     module.functions.push(kernel);
-    target::check_calls(module)?;
+    let products = &state.products;
+    target::check_calls(module, &|name| products.contain(name))?;
     declare_called(module, |name| name.starts_with("llvm."));
     target::retarget(module, options);
     state.is_done = true;

@@ -57,7 +57,9 @@ fn convergent_op(inst: &Inst) -> Option<ConvergentOp> {
         | Intrinsic::ThreadgroupBarrier
         | Intrinsic::GridBarrier
         | Intrinsic::Yield
-        | Intrinsic::Log => None,
+        | Intrinsic::Log
+        | Intrinsic::HasTensorProduct
+        | Intrinsic::TensorProduct => None,
     }
 }
 

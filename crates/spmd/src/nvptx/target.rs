@@ -66,13 +66,13 @@ pub(super) fn retarget(module: &mut Module, options: &Options) {
 const MATHEMATICS: [&str; 9] = ["cos", "exp", "exp10", "exp2", "log", "log10", "log2", "pow", "sin"];
 
 /// Rejects calls of functions that are neither in the module nor known to the target.
-pub(super) fn check_calls(module: &Module) -> Result<(), Error> {
+pub(super) fn check_calls(module: &Module, is_defined: &dyn Fn(&str) -> bool) -> Result<(), Error> {
     for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
         let Op::Call(call) = &inst.op else { continue };
         let name = callee_name(call).unwrap_or_default();
         let known = match name.strip_prefix("llvm.") {
             Some(intrinsic) => !MATHEMATICS.contains(&intrinsic.split('.').next().unwrap_or_default()),
-            None => module.function(name).is_some_and(|f| !f.is_declaration()),
+            None => is_defined(name) || module.function(name).is_some_and(|f| !f.is_declaration()),
         };
         if !known {
             let what = format!("a call of `{}` on an NVIDIA GPU", source_name(name));

@@ -9,7 +9,7 @@ use crate::kernel::BarrierKind;
 use crate::support::constants::mentions;
 use crate::support::demangle::source_name;
 use crate::support::ir::callee_name;
-use crate::{ENTRY, Error};
+use crate::{ENTRY, Error, nvptx};
 
 /// Class of a call.
 pub(crate) enum CallKind {
@@ -61,6 +61,7 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
         Some(Intrinsic::SimdgroupBarrier) => return Ok(CallKind::SimdgroupBarrier),
         Some(Intrinsic::Group(_)) => return Ok(CallKind::Group),
         Some(Intrinsic::Log) => return Ok(CallKind::Log),
+        Some(Intrinsic::HasTensorProduct | Intrinsic::TensorProduct) => return Ok(CallKind::Ordinary),
         None => {}
     }
     if name.starts_with(PREFIX) && module.function(name).is_none_or(Function::is_declaration) {
@@ -71,7 +72,9 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
     }
     match module.function(name) {
         Some(f) if !f.is_declaration() => Ok(CallKind::Ordinary),
-        _ if EXTERNAL.binary_search(&name).is_ok() => Ok(CallKind::Ordinary),
+        _ if EXTERNAL.binary_search(&name).is_ok() || nvptx::is_of_tensor_products(name) => {
+            Ok(CallKind::Ordinary)
+        }
         _ => Err(Error::unsupported(undefined_call(name), location)),
     }
 }

@@ -22,14 +22,14 @@ use crate::transform::{
     lower_bfloat, lower_fast_math, lower_half, lower_intrinsics, lower_logging, mem2reg, promote_copies,
     scalarize,
 };
-use crate::{ENTRY, Error, Options, Target, log_calls};
+use crate::{ENTRY, Error, Options, Target, log_calls, tensor_products};
 
 /// The passes, in order.
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 24] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 25] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -40,6 +40,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             allowlist,
             "nothing",
             "each call and variable is one that no kernel can leave its memory or threads through",
+        ),
+        (
+            "tensor-products",
+            Thread,
+            Thread,
+            Nothing,
+            asks_for_tensor_products,
+            decline_tensor_products,
+            "allowlist",
+            "products of tensors are computed by the code of the headers",
         ),
         (
             "promote-copies",
@@ -403,6 +413,15 @@ fn has_logs(state: &State<'_>) -> bool {
 fn lower_logging(state: &mut State<'_>) -> Result<(), Error> {
     let sites = log_calls(state.original)?;
     lower_logging::lower(state.module.to_mut(), &sites, Target::Cpu)
+}
+
+fn asks_for_tensor_products(state: &State<'_>) -> bool {
+    tensor_products::is_needed(&state.module)
+}
+
+fn decline_tensor_products(state: &mut State<'_>) -> Result<(), Error> {
+    tensor_products::decline(state.module.to_mut());
+    Ok(())
 }
 
 fn promote_copies(state: &mut State<'_>) -> Result<(), Error> {

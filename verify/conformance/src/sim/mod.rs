@@ -103,6 +103,7 @@ impl Sim {
                 sees_counts: true,
                 priorities: true,
                 names_accesses: true,
+                tensor_products: false,
                 primitives: Primitives::NONE,
             },
         };

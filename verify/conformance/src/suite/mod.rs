@@ -72,6 +72,7 @@ mod sources;
 mod streams;
 mod templates;
 mod tensor;
+mod tensor_operations;
 mod thread_groups;
 mod tiers;
 mod timeline;
@@ -257,6 +258,7 @@ pub fn cases() -> Vec<Case> {
         simdgroup_matrices::CASES,
         &primitives::all(),
         &tensor::all(),
+        tensor_operations::CASES,
     ]
     .concat()
 }

@@ -174,6 +174,7 @@ impl Layout {
 /// A member of a struct.
 #[derive(Clone, Copy)]
 pub enum Member {
+    I16(i16),
     I32(i32),
     I64(i64),
     U64(u64),
@@ -187,6 +188,7 @@ pub fn packed(members: &[Member]) -> Vec<u8> {
     let mut largest = 1;
     for member in members {
         let value: &[u8] = match member {
+            Member::I16(v) => &v.to_le_bytes(),
             Member::I32(v) => &v.to_le_bytes(),
             Member::I64(v) => &v.to_le_bytes(),
             Member::U64(v) => &v.to_le_bytes(),

@@ -3,7 +3,7 @@
 use elinvar::{bf16, f16};
 
 use super::case::{Case, Near, guarded};
-use super::element::Member::{F32, I32};
+use super::element::Member::{F32, I16, I32, U64};
 use super::element::{Element, Sequence, packed};
 use super::reference::{ATTENTION, U, attention, product, sum};
 use super::tract::for_types;
@@ -25,6 +25,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend([cast::<f16, f32>(), cast::<f32, f16>(), cast::<bf16, f32>(), cast::<f32, bf16>()]);
     cases.extend([cast::<bf16, f16>(), cast::<f16, bf16>(), square_root(), square_root_backward()]);
     cases.extend(outer_products());
+    for_types!(cases, tensor_product(): f32 f16 bf16);
     cases
 }
 
@@ -366,4 +367,50 @@ fn outer_products() -> Vec<Case> {
             .input(&sizes)
             .threads(16, 8),
     ]
+}
+
+/// Products of weights and activations in tiles of 64 by 32, whose factors in threadgroup memory are tensors of Metal 4. The activations are
+/// rounded to the weights' type.
+fn tensor_product<T: Element>() -> Case {
+    let [rows, columns, inner, batches] = [37, 76, 64, 2];
+    let weights: Vec<T> = numbers(columns * inner * batches, 101);
+    let activations: Vec<f32> = numbers(rows * inner * batches, 103);
+    let want = (0..batches).flat_map(|batch| {
+        let right = |n: usize, k: usize| weights[(batch * columns + n) * inner + k].value();
+        let left = |m: usize, k: usize| T::of(activations[(batch * rows + m) * inner + k].value()).value();
+        product([rows, inner, columns], left, |k, n| right(n, k), U)
+    });
+    let want = want.collect();
+    let size = size_of::<T>();
+    let parameters = [
+        I32(inner as i32),
+        I32(batches as i32),
+        U64((inner * size) as u64),
+        U64((columns * inner * size) as u64),
+        U64(0),
+        I32(batches as i32),
+        U64(4),
+        U64((inner * 4) as u64),
+        U64((rows * inner * 4) as u64),
+        U64(0),
+        I32(columns as i32),
+        I32(rows as i32),
+        I16(1),
+        I16(1),
+    ];
+    let (file, kernel) = match T::SHORT {
+        "f16" => ("dense_mm_f16_tensor.metal", "hf2q_dense_mm_f16_f32_tensor"),
+        "f32" => ("dense_mm_f32_f32.metal", "hf2q_dense_mm_f32_f32_tensor"),
+        _ => ("dense_mm_bf16_tensor.metal", "hf2q_dense_mm_bf16_f32_tensor"),
+    };
+    case(file, kernel)
+        .bytes(packed(&parameters))
+        .input(&weights)
+        .cast()
+        .input(&activations)
+        .cast()
+        .near::<f32>(want, SUM)
+        .cast()
+        .threadgroup(16384)
+        .groups((rows.div_ceil(32), columns.div_ceil(64), batches), 128)
 }

@@ -17,6 +17,9 @@ pub fn cases() -> Vec<Case> {
         matmul("matmul_simdgroup_f32", [32, 24, 16]),
         matmul("matmul_simdgroup_edges_f32", [19, 21, 13]),
     ];
+    for tensors in ["f32", "nt_f32", "tn_f32"] {
+        cases.extend([tensor_product(tensors, false), tensor_product(tensors, true)]);
+    }
     cases.extend([softmax(), row_sum(), row_max(), rms_norm::<f32>(), rms_norm::<bf16>(), residual()]);
     cases.extend([silu(), gelu_tanh::<f32>("mlp_gelu_tanh"), gelu_tanh::<bf16>("mlp_gelu_tanh_bf16")]);
     cases.extend([radix("fft_radix2_full_f32", 256, false), radix("fft_radix2_full_big_f32", 512, true)]);
@@ -45,6 +48,30 @@ fn matmul(kernel: &str, [m, k, n]: [usize; 3]) -> Case {
         .value([n as u32])
         .value([k as u32])
         .groups((n.div_ceil(16), m.div_ceil(16)), 128)
+}
+
+/// Tiles of 32 by 32, whose factors are tensors of Metal 4 over device memory; at the edges, the tensors' extents bound them.
+fn tensor_product(kernel: &str, interior: bool) -> Case {
+    let [m, k, n] = [70, 45, 50];
+    let (a, b) = (numbers(m * k, 7), numbers(k * n, 11));
+    let left = |i: usize, j: usize| {
+        if kernel.starts_with("tn") { a[j * m + i].value() } else { a[i * k + j].value() }
+    };
+    let right = |j: usize, c: usize| {
+        if kernel.starts_with("nt") { b[c * k + j].value() } else { b[j * n + c].value() }
+    };
+    let (columns, rows) = (n.div_ceil(32), m.div_ceil(32));
+    Case::new(TESSL, "matmul_tensorops.metal", format!("matmul2d_tensorops_{kernel}"))
+        .input(&a)
+        .input(&b)
+        .near::<f32>(product([m, k, n], left, right, U), SUM)
+        .value([m as u32])
+        .value([n as u32])
+        .value([k as u32])
+        .value([columns as u32])
+        .value([rows as u32])
+        .value([u32::from(interior)])
+        .groups(columns * rows, 32)
 }
 
 const ROWS: usize = 3;

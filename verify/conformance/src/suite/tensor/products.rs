@@ -8,6 +8,7 @@ use super::{Layout, Near, Random, Stored, UNIT, broadcast, indices};
 
 cases! {
     "tensor": products, products_of_vectors, products_of_integers, products_with_all, batches, large_products, block_products,
+    operation_products,
     products_without_terms, refused_products, random_products
 }
 
@@ -34,6 +35,7 @@ const COLUMNS: &str = "columns";
 const DOTS: &str = "dot products";
 const TILES: &str = "simdgroup matrices";
 const BLOCKS: &str = "blocks";
+const OPERATIONS: &str = "tensor operations";
 
 /// The exact product of matrices or batches of them, each element with its terms.
 struct Exact<'e> {
@@ -217,12 +219,12 @@ fn large_products(device: &Device) -> CaseResult {
 
 /// Blocks of both sizes at sizes that no block divides, with all that can be done to a sum. A batch repeats the factors, so that a GPU has
 /// enough groups for large blocks.
-fn block_products(device: &Device) -> CaseResult {
+fn aligned_products(device: &Device, algorithm: &'static str, data_types: &[DataType]) -> CaseResult {
     let mut random = Random::new(38);
     let is_cpu = device.caps().limits.vector_bits.is_some();
     let (batch, m, k, n) = (if is_cpu { 2 } else { 40 }, 136, 72, 144);
     for (data_type, transposed) in
-        DataType::FLOATS.into_iter().zip([[true, false], [false, true], [true, true]])
+        data_types.iter().copied().zip([[true, false], [false, true], [true, true]])
     {
         let order = |transposed: bool| if transposed { Layout::transposed(2) } else { Layout::row_major() };
         let (a, x) = Stored::random(device, data_type, &[m, k], order(transposed[0]), &mut random)?;
@@ -235,19 +237,25 @@ fn block_products(device: &Device) -> CaseResult {
             let (left, right, bias) =
                 (a.view()?.broadcast(&[batch, m, k])?, b.view()?.broadcast(&[batch, k, n])?, bias.view()?);
             let mut out = out.view_mut()?;
-            let plan = Plan::with_algorithm(operation, &[&left, &right, &bias], &mut [&mut out], BLOCKS)?;
-            assert_eq!(plan.algorithm(), BLOCKS);
+            let plan = Plan::with_algorithm(operation, &[&left, &right, &bias], &mut [&mut out], algorithm)?;
+            assert_eq!(plan.algorithm(), algorithm);
             device.stream()?.tensor_plan(&plan)?.wait()?;
         }
         let exact = Exact { left: (&[m, k], &x), right: (&[k, n], &y) };
         let index: Vec<Vec<usize>> = indices(&[m, n]).collect();
         let wanted: Vec<Near> = index.iter().map(|index| exact.at(index)).collect();
-        out.expect(&format!("blocks of {data_type:?}"), |at| {
+        out.expect(&format!("{algorithm} of {data_type:?}"), |at| {
             let product = wanted[at % (m * n)];
             let value = 0.5 * product.value + 2.0 * before[at] + z[at % n];
             Near { value: value.max(0.0), error: 0.5 * product.error + 8.0 * UNIT * (value.abs() + 8.0) }
         })?;
     }
+    Ok(())
+}
+
+fn block_products(device: &Device) -> CaseResult {
+    aligned_products(device, BLOCKS, &DataType::FLOATS)?;
+    let mut random = Random::new(39);
     // Rows that are no whole words.
     let (a, _) = Stored::random(device, DataType::F16, &[64, 36], Layout::row_major(), &mut random)?;
     let mut out = Stored::new(device, DataType::F16, &[64, 64], Layout::row_major(), &[])?;
@@ -255,6 +263,30 @@ fn block_products(device: &Device) -> CaseResult {
     let error =
         compute(MatMul::default(), Some(BLOCKS), &[&a, &b], &mut out).err().map(|error| error.to_string());
     assert!(error.as_ref().is_some_and(|error| error.contains("`blocks`")), "{error:?}");
+    Ok(())
+}
+
+/// Products by `matmul2d`, which take types of 16 bits.
+fn operation_products(device: &Device) -> CaseResult {
+    aligned_products(device, OPERATIONS, &[DataType::F16, DataType::BF16])?;
+    // A result of the factors' type, as it is, at sizes that the tile divides and at others.
+    let mut random = Random::new(40);
+    for (data_type, [m, k, n]) in
+        [(DataType::F16, [128, 64, 256]), (DataType::BF16, [256, 40, 264]), (DataType::F16, [64, 200, 520])]
+    {
+        let (a, x) = Stored::random(device, data_type, &[m, k], Layout::row_major(), &mut random)?;
+        let (b, y) = Stored::random(device, data_type, &[k, n], Layout::row_major(), &mut random)?;
+        let mut out = Stored::new(device, data_type, &[m, n], Layout::row_major(), &[])?;
+        compute(MatMul::default(), Some(OPERATIONS), &[&a, &b], &mut out)?;
+        let exact = Exact { left: (&[m, k], &x), right: (&[k, n], &y) };
+        let index: Vec<Vec<usize>> = indices(&[m, n]).collect();
+        out.expect("tensor operations", |at| exact.at(&index[at]))?;
+    }
+    let (a, _) = Stored::random(device, DataType::F32, &[64, 64], Layout::row_major(), &mut random)?;
+    let mut out = Stored::new(device, DataType::F32, &[64, 64], Layout::row_major(), &[])?;
+    let error =
+        compute(MatMul::default(), Some(OPERATIONS), &[&a, &a], &mut out).err().map(|e| e.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.contains("`tensor operations`")), "{error:?}");
     Ok(())
 }
 

@@ -1,0 +1,2 @@
+// Metal Performance Primitives: products of matrices.
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

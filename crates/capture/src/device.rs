@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use elinvar_driver::{
     CacheLookups, Caps, Capture, CollectiveLibrary, Device, Diagnostic, Energy, Event, FunctionConstant,
-    HostBlock, Init, Library, Link, Log, Memory, Pipeline, PipelineOptions, Place, Priority, Queue, Reach,
-    Readings, ResidentThreads, Result, Signature, Source, Storage, Thermal, UnsupportedKernel,
+    HostBlock, Init, Library, Link, Log, Memory, Pipeline, PipelineOptions, Place, Primitive, Priority,
+    Queue, Reach, Readings, ResidentThreads, Result, Signature, Source, Storage, Thermal, UnsupportedKernel,
 };
 
 use crate::format::SourceRecord;
@@ -112,6 +112,10 @@ unsafe impl Device for CapturingDevice {
 
     fn expect_nested_launches(&self) -> Result<()> {
         self.below.expect_nested_launches()
+    }
+
+    fn expect_primitive(&self, primitive: &Primitive) -> Result<()> {
+        self.below.expect_primitive(primitive)
     }
 
     fn event(&self) -> Result<Arc<dyn Event>> {

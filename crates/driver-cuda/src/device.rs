@@ -7,8 +7,8 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use elinvar_cache::Cache;
 use elinvar_driver::{
     CacheLookups, Caps, CollectiveLibrary, Device, Driver, Energy, Error, Event, HostBlock, Init, Library,
-    Link, LinkKind, Log, Memory, Place, Priority, Queue, Reach, Readings, ResidentThreads, Result, Source,
-    Storage, Thermal,
+    Link, LinkKind, Log, Memory, Place, Primitive, Priority, Queue, Reach, Readings, ResidentThreads, Result,
+    Source, Storage, Thermal,
 };
 use elinvar_ptx::Target;
 
@@ -236,6 +236,10 @@ unsafe impl Device for CudaDevice {
 
     fn expect_executes_commands(&self) -> Result<()> {
         commands::expect_device_runtime(&self.shared, "indirect command buffers").map(drop)
+    }
+
+    fn expect_primitive(&self, primitive: &Primitive) -> Result<()> {
+        self.shared.libraries.expect(primitive)
     }
 
     fn expect_nested_launches(&self) -> Result<()> {

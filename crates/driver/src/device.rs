@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::{
     CacheLookups, Caps, Capture, CollectiveLibrary, Command, Diagnostic, Dim3, Energy, Error, Event,
-    FunctionConstant, HostBlock, Init, Link, Log, LogKernel, Memory, PipelineOptions, Place, Readings,
-    ResidentThreads, Result, Signature, Source, Storage, Thermal, Timeline, UnsupportedKernel,
+    FunctionConstant, HostBlock, Init, Link, Log, LogKernel, Memory, PipelineOptions, Place, Primitive,
+    Readings, ResidentThreads, Result, Signature, Source, Storage, Thermal, Timeline, UnsupportedKernel,
 };
 
 /// A backend for one kind of hardware.
@@ -118,6 +118,15 @@ pub unsafe trait Device: Send + Sync + Any {
     /// `Unsupported` with the reason, by default.
     fn expect_nested_launches(&self) -> Result<()> {
         Err(Error::unsupported(format!("kernels on device `{}` cannot launch kernels", self.caps().name)))
+    }
+
+    /// Rejects a primitive of [`Features::primitives`](crate::Features::primitives) for whose shape the library has no algorithm. Accepts
+    /// all by default.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason.
+    fn expect_primitive(&self, _primitive: &Primitive) -> Result<()> {
+        Ok(())
     }
 
     /// Creates an event with value 0. By default a [`Timeline`] in host memory.

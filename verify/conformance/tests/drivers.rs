@@ -147,9 +147,13 @@ const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
     ("primitives::streams_side_by_side", PrimitiveKind::MatMul, DataType::F32),
     ("primitives::submitted_one_by_one", PrimitiveKind::MatMul, DataType::F32),
     ("primitives::weights_of_the_same_stream", PrimitiveKind::Convolution, DataType::F32),
+    ("tensor::batch_normalization_by_the_library", PrimitiveKind::BatchNorm, DataType::F32),
     ("tensor::batches_by_the_library", PrimitiveKind::MatMul, DataType::F32),
     ("tensor::integers_by_the_library", PrimitiveKind::MatMul, DataType::I8),
     ("tensor::products_by_the_library", PrimitiveKind::MatMul, DataType::F32),
+    ("tensor::softmax_by_the_library", PrimitiveKind::Softmax, DataType::F32),
+    ("tensor::transposed_convolutions_by_the_library", PrimitiveKind::VolumeConvolution, DataType::F32),
+    ("tensor::volumes_by_the_library", PrimitiveKind::VolumeConvolution, DataType::F32),
     ("tensor::windows_by_the_library", PrimitiveKind::Convolution, DataType::F32),
 ];
 

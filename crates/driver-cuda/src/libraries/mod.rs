@@ -1,4 +1,5 @@
-//! Primitives by NVIDIA's libraries: matrix products by cuBLASLt, convolution and pooling by cuDNN. They are not part of the driver's
+//! Primitives by NVIDIA's libraries: matrix products by cuBLASLt, convolution, pooling, batch normalization
+//! and softmax by cuDNN. They are not part of the driver's
 //! installation; what is not found is not among the device's primitives.
 //!
 //! The files are searched for when a device is created, and loaded at the first primitive. cuBLASLt has one handle for a device, and cuDNN
@@ -17,6 +18,7 @@ use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use elinvar_cache::Cache;
 use elinvar_driver::primitive::{DataType, PrimitiveLibrary};
 use elinvar_driver::{Error, Init, MemorySlice, Primitive, PrimitiveKind, Primitives, Result, Storage};
+use parking_lot::Mutex;
 
 use self::algorithms::Algorithms;
 use self::blas::{Blas, Operands};
@@ -40,6 +42,8 @@ pub(crate) struct Libraries {
     dnn_file: Result<PathBuf, String>,
     blas: OnceLock<Result<Blas, String>>,
     dnn: OnceLock<Result<Dnn, String>>,
+    /// A handle that only prepares operations.
+    asking: Mutex<StreamLibraries>,
 }
 
 /// What the primitives of a stream, or of a recording, use.
@@ -59,7 +63,15 @@ impl Libraries {
         let majors = if driver >= 13_000 { &[13, 12][..] } else { &[12] };
         let (blas_file, dnn_file) = (find("cublasLt", majors), find("cudnn", &[9]));
         let (blas, dnn) = (OnceLock::new(), OnceLock::new());
-        Self { context: context.clone(), cache: cache.clone(), blas_file, dnn_file, blas, dnn }
+        Self {
+            context: context.clone(),
+            cache: cache.clone(),
+            blas_file,
+            dnn_file,
+            blas,
+            dnn,
+            asking: Mutex::default(),
+        }
     }
 
     /// The primitives of the libraries that were found.
@@ -70,7 +82,14 @@ impl Libraries {
             set = set.with(PrimitiveKind::MatMul, DataType::I8);
         }
         if self.dnn_file.is_ok() {
-            set = set.with_floats(PrimitiveKind::Convolution).with_floats(PrimitiveKind::Pooling);
+            let kinds = [
+                PrimitiveKind::Convolution,
+                PrimitiveKind::VolumeConvolution,
+                PrimitiveKind::Pooling,
+                PrimitiveKind::BatchNorm,
+                PrimitiveKind::Softmax,
+            ];
+            set = kinds.into_iter().fold(set, Primitives::with_floats);
         }
         set
     }
@@ -109,12 +128,35 @@ impl Libraries {
                 let workspace = own.workspace(&self.context)?;
                 self.dnn(own, stream)?.convolve(p, &addresses, workspace)
             }
+            Primitive::VolumeConvolution(p) => {
+                let workspace = own.workspace(&self.context)?;
+                self.dnn(own, stream)?.convolve_volumes(p, &addresses, workspace)
+            }
+            Primitive::BatchNorm(p) => self.dnn(own, stream)?.normalize(p, &addresses),
+            Primitive::Softmax(p) => self.dnn(own, stream)?.softmax(p, [addresses[0], addresses[1]]),
             Primitive::Pooling(p) => self.dnn(own, stream)?.pool(p, [addresses[0], addresses[1]]),
             other => {
                 return Err(Error::unsupported(format!("the CUDA driver has no {}", other.kind().name())));
             }
         };
         done.map_err(|status| self.error(status, primitive))
+    }
+
+    /// Rejects a convolution for which cuDNN has no algorithm that works in the workspace.
+    pub(crate) fn expect(&self, primitive: &Primitive) -> Result<()> {
+        if !matches!(primitive, Primitive::Convolution(_) | Primitive::VolumeConvolution(_)) {
+            return Ok(());
+        }
+        let _current = self.context.enter()?;
+        let mut asking = self.asking.lock();
+        // Nothing is appended to the default stream.
+        let dnn = self.dnn(&mut asking, std::ptr::null_mut())?;
+        let prepared = match primitive {
+            Primitive::Convolution(p) => dnn.convolution_plan(p),
+            Primitive::VolumeConvolution(p) => dnn.volume_plan(p),
+            _ => return Ok(()),
+        };
+        prepared.map(drop).map_err(|status| self.error(status, primitive))
     }
 
     fn blas(&self) -> Result<&Blas> {

@@ -10,6 +10,7 @@
 mod image;
 mod matrix;
 mod set;
+mod volume;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::{Error, MemorySlice, Result, Scalar};
 pub use image::{Convolution, Images, Layout, Padding, PoolKind, Pooling, Window};
 pub use matrix::{Activation, Extent, MatMul, MatVec, Matrix, Reduction, ReductionKind, Softmax};
 pub use set::{PrimitiveLibrary, Primitives};
+pub use volume::{BatchNorm, BatchStatistics, VolumeConvolution, VolumeWindow, Volumes};
 
 /// Element type of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,12 +100,24 @@ pub enum PrimitiveKind {
     Convolution,
     /// [`Pooling`].
     Pooling,
+    /// [`VolumeConvolution`].
+    VolumeConvolution,
+    /// [`BatchNorm`].
+    BatchNorm,
 }
 
 impl PrimitiveKind {
     /// All operations.
-    pub const ALL: [Self; 6] =
-        [Self::MatMul, Self::MatVec, Self::Softmax, Self::Reduction, Self::Convolution, Self::Pooling];
+    pub const ALL: [Self; 8] = [
+        Self::MatMul,
+        Self::MatVec,
+        Self::Softmax,
+        Self::Reduction,
+        Self::Convolution,
+        Self::Pooling,
+        Self::VolumeConvolution,
+        Self::BatchNorm,
+    ];
 
     /// Name used in messages.
     pub const fn name(self) -> &'static str {
@@ -114,6 +128,8 @@ impl PrimitiveKind {
             Self::Reduction => "reduction",
             Self::Convolution => "convolution",
             Self::Pooling => "pooling",
+            Self::VolumeConvolution => "convolution of volumes",
+            Self::BatchNorm => "batch normalization",
         }
     }
 }
@@ -134,6 +150,10 @@ pub enum Primitive {
     Convolution(Convolution),
     /// Pooling of images. Operands: source, result.
     Pooling(Pooling),
+    /// Convolution of volumes, or its transpose. Operands: source, weights, bias if [`VolumeConvolution::bias`] is set, result.
+    VolumeConvolution(VolumeConvolution),
+    /// Batch normalization. Operands: source, scale, bias, mean, variance or inverse deviation, running statistics, result.
+    BatchNorm(BatchNorm),
 }
 
 /// How a primitive accesses an operand.
@@ -172,6 +192,8 @@ impl Primitive {
             Self::Reduction(_) => PrimitiveKind::Reduction,
             Self::Convolution(_) => PrimitiveKind::Convolution,
             Self::Pooling(_) => PrimitiveKind::Pooling,
+            Self::VolumeConvolution(_) => PrimitiveKind::VolumeConvolution,
+            Self::BatchNorm(_) => PrimitiveKind::BatchNorm,
         }
     }
 
@@ -185,6 +207,8 @@ impl Primitive {
             Self::Reduction(p) => p.data_type,
             Self::Convolution(p) => p.data_type,
             Self::Pooling(p) => p.data_type,
+            Self::VolumeConvolution(p) => p.data_type,
+            Self::BatchNorm(p) => p.data_type,
         }
     }
 
@@ -202,12 +226,14 @@ impl Primitive {
             Self::Reduction(p) => p.operands(),
             Self::Convolution(p) => p.operands(),
             Self::Pooling(p) => p.operands(),
+            Self::VolumeConvolution(p) => p.operands(),
+            Self::BatchNorm(p) => p.operands(),
         };
         operands.map_err(|Wrong(text)| Error::invalid(format!("{}: {text}", self.kind().name())))
     }
 
     /// Validates `memory` against the operands: their number, that each is large enough and aligned to its element size, and that
-    /// the result does not overlap another operand.
+    /// no operand that is written overlaps another one.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] that names the operand; see also [`Primitive::operands`].
@@ -227,14 +253,17 @@ impl Primitive {
                 )));
             }
         }
-        let (Some((result, others)), Some((written, memory))) = (operands.split_last(), memory.split_last())
-        else {
-            return Ok(());
-        };
-        for (operand, slice) in others.iter().zip(memory) {
-            if overlap(slice, operand.bytes, written, result.bytes) {
-                let (name, result) = (operand.name, result.name);
-                return Err(Error::invalid(format!("{kind}: `{result}` overlaps `{name}`")));
+        let all: Vec<_> = operands.iter().zip(memory).collect();
+        let written =
+            all.iter().enumerate().rev().filter(|(_, (operand, _))| operand.used != OperandUse::Read);
+        for (at, (result, slice)) in written {
+            for (operand, other) in
+                all.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other)
+            {
+                if overlap(other, operand.bytes, slice, result.bytes) {
+                    let (name, result) = (operand.name, result.name);
+                    return Err(Error::invalid(format!("{kind}: `{result}` overlaps `{name}`")));
+                }
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! [`Primitives`]: the set of primitives that a device supports.
 
-use super::{Activation, DataType, Extent, Images, Layout, Primitive, PrimitiveKind};
+use super::{Activation, DataType, Extent, Images, Layout, Matrix, Primitive, PrimitiveKind, Volumes};
 use crate::{Error, MemorySlice, Result};
 
 /// A library with primitives. Each has rules of its own about shapes and layouts.
@@ -21,7 +21,7 @@ pub enum PrimitiveLibrary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Primitives {
-    bits: u32,
+    bits: u64,
     library: PrimitiveLibrary,
     image_side: u32,
     image_channels: u32,
@@ -147,6 +147,22 @@ impl Primitives {
                 (p.weight_layout != p.layout, "takes weights in the images' layout only"),
                 (!p.window.padding.is_symmetric(), "pads opposite sides alike only"),
             ],
+            // cuDNN adds a bias to a result that is rounded already. Its tensors have less than 2³¹ elements.
+            (PrimitiveLibrary::Nvidia, Primitive::VolumeConvolution(p)) => &[
+                (
+                    p.bias && p.data_type != DataType::F32,
+                    "adds a bias to convolutions of volumes of f32 only",
+                ),
+                (is_large(p.source) || is_large(p.result), "takes volumes of less than 2³¹ elements only"),
+            ],
+            (PrimitiveLibrary::Nvidia, Primitive::BatchNorm(p)) => {
+                &[(is_large(p.source), "takes volumes of less than 2³¹ elements only")]
+            }
+            (PrimitiveLibrary::Nvidia, Primitive::Softmax(p)) => {
+                let last = |m: Matrix| u128::from(m.rows) * u128::from(m.row_bytes / p.data_type.size());
+                let is_large = [p.source, p.result].map(last).iter().any(|last| *last > i32::MAX as u128);
+                &[(is_large, "takes matrices of less than 2³¹ elements only")]
+            }
             (PrimitiveLibrary::Nvidia, Primitive::Pooling(p)) => {
                 &[(!p.window.padding.is_symmetric(), "pads opposite sides alike only")]
             }
@@ -156,8 +172,12 @@ impl Primitives {
     }
 }
 
-const fn bit(kind: PrimitiveKind, data_type: DataType) -> u32 {
-    1 << (kind as u32 * DataType::ALL.len() as u32 + data_type as u32)
+fn is_large(volumes: Volumes) -> bool {
+    volumes.elements() > i32::MAX as u128
+}
+
+const fn bit(kind: PrimitiveKind, data_type: DataType) -> u64 {
+    1_u64 << (kind as u32 * DataType::ALL.len() as u32 + data_type as u32)
 }
 
 /// The operands that the library processes as images.

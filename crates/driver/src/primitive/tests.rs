@@ -181,3 +181,90 @@ fn limits_of_images_hold_for_what_is_reduced() {
         }
     }
 }
+
+fn volumes() -> VolumeConvolution {
+    VolumeConvolution {
+        data_type: DataType::F32,
+        layout: Layout::ChannelsFirst,
+        source: Volumes { count: 2, channels: 4, size: [5, 7, 9] },
+        result: Volumes { count: 2, channels: 6, size: [5, 3, 6] },
+        window: VolumeWindow { size: [3, 3, 2], stride: [1, 2, 2], dilation: [1, 1, 2], padding: [1, 0, 2] },
+        groups: 2,
+        bias: true,
+        transposed: false,
+    }
+}
+
+#[test]
+fn convolutions_of_volumes_have_their_operands() {
+    use OperandUse::{Read, Replaced};
+    let of = volumes();
+    let (source, result) = (2 * 4 * 5 * 7 * 9 * 4, 2 * 6 * 5 * 3 * 6 * 4);
+    let weights = ("weights", 6 * 2 * 3 * 3 * 2 * 4, Read);
+    assert_eq!(
+        sizes(Primitive::VolumeConvolution(of)),
+        [("source", source, Read), weights, ("bias", 24, Read), ("result", result, Replaced)]
+    );
+    // Transposed, the result is what a convolution reads; a width of 10 has 6 positions as well.
+    let wider = Volumes { size: [5, 7, 10], ..of.source };
+    for (read, bytes) in [(of.source, source), (wider, source / 9 * 10)] {
+        let back = VolumeConvolution { source: of.result, result: read, bias: false, transposed: true, ..of };
+        let expected = [("source", result, Read), weights, ("result", bytes, Replaced)];
+        assert_eq!(sizes(Primitive::VolumeConvolution(back)), expected);
+    }
+    let text = |change: fn(&mut VolumeConvolution)| {
+        let mut of = of;
+        change(&mut of);
+        wrong(Primitive::VolumeConvolution(of))
+    };
+    assert!(text(|p| p.result.size[2] = 5).contains("the window has [5, 3, 6] positions"));
+    assert!(text(|p| p.result.count = 1).contains("`source` is 2 of [5, 7, 9] points and `result` 1 of"));
+    assert!(text(|p| p.groups = 3).contains("3 groups"));
+    assert!(text(|p| p.window.stride[1] = 0).contains("strides are [1, 0, 2]"));
+    assert!(text(|p| p.window.size[1] = 8).contains("spans 8 points along axis 1, more than the 7"));
+    assert!(text(|p| p.source.channels = 0).contains("`source` is 2 volumes of 0 channels"));
+    let refused = |of| {
+        let set = Primitives::of(PrimitiveLibrary::Nvidia).with_floats(PrimitiveKind::VolumeConvolution);
+        set.expect(&Primitive::VolumeConvolution(of), &[], "d").err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(of), None);
+    let half = refused(VolumeConvolution { data_type: DataType::F16, ..of });
+    assert!(half.is_some_and(|text| text.contains("adds a bias to convolutions of volumes of f32 only")));
+    let large = Volumes { count: 1 << 25, ..of.source };
+    assert!(refused(VolumeConvolution { source: large, ..of }).is_some_and(|text| text.contains("2³¹")));
+}
+
+#[test]
+fn batch_normalization_has_its_operands() {
+    use OperandUse::{Read, Replaced, Updated};
+    let source = Volumes { count: 2, channels: 3, size: [1, 5, 7] };
+    let of = |statistics, data_type| {
+        let layout = Layout::ChannelsLast;
+        Primitive::BatchNorm(BatchNorm { data_type, layout, source, epsilon: 1e-5, statistics })
+    };
+    let all = 2 * 3 * 5 * 7 * 2;
+    let given = [
+        ("source", all, Read),
+        ("scale", 12, Read),
+        ("bias", 12, Read),
+        ("mean", 12, Read),
+        ("variance", 12, Read),
+        ("result", all, Replaced),
+    ];
+    assert_eq!(sizes(of(BatchStatistics::Given, DataType::F16)), given);
+    let running = of(BatchStatistics::Running { momentum: 0.1 }, DataType::F16);
+    let mut saved = given.to_vec();
+    saved[3..5].copy_from_slice(&[("mean", 12, Replaced), ("inverse_deviation", 12, Replaced)]);
+    assert_eq!(sizes(of(BatchStatistics::Saved, DataType::F16)), saved);
+    saved.splice(5..5, [("running_mean", 12, Updated), ("running_variance", 12, Updated)]);
+    assert_eq!(sizes(running), saved);
+    let wild = of(BatchStatistics::Running { momentum: 1.5 }, DataType::F32);
+    assert!(wrong(wild).contains("the momentum is 1.5"));
+    assert_eq!(bit_count(), PrimitiveKind::ALL.len() * DataType::ALL.len());
+}
+
+/// Pairs of operation and type that a set tells apart.
+fn bit_count() -> usize {
+    let all = PrimitiveKind::ALL.into_iter().flat_map(|kind| DataType::ALL.map(|ty| (kind, ty)));
+    all.fold(Primitives::NONE, |set, (kind, ty)| set.with(kind, ty)).iter().count()
+}

@@ -139,7 +139,7 @@ impl Plan {
             Steps { device: device.clone(), list: Vec::new(), workspace: 0, algorithm: "nothing", wanted };
         let is_empty = operands.outputs.iter().all(|output| output.is_empty());
         let vendor = match route {
-            Route::Auto | Route::Vendor if !is_empty => vendor::primitive(device.caps(), operation, operands),
+            Route::Auto | Route::Vendor if !is_empty => vendor::primitive(&device, operation, operands),
             _ => None,
         };
         let route = match (route, &vendor) {

@@ -4,35 +4,47 @@
 //! contract describes it and its operands exactly, and the device's library takes it.
 
 use elinvar_driver::primitive as driver;
-use elinvar_driver::{Caps, MemorySlice, Primitive};
+use elinvar_driver::{MemorySlice, Primitive};
 
+use crate::Device;
 use crate::tensor::matmul::{Matrix, Product};
 use crate::tensor::operation::{Operands, Operation, Place};
 use crate::tensor::view::TensorRef;
 use crate::tensor::window::Along;
 use crate::tensor::{
-    Activation, Convolution, DataType, MatMul, Pooling, PoolingKind, Reduce, Reduction, Softmax,
+    Activation, Convolution, DataType, MatMul, Normalize, Pooling, PoolingKind, Reduce, Reduction, Softmax,
+    Statistics,
 };
 
 /// The primitive that computes an operation on a device, and its operands in order; `None` if the device's library has none.
 ///
 /// The operands have been checked, and the outputs have elements.
 pub(crate) fn primitive(
-    caps: &Caps,
+    device: &Device,
     operation: &Operation,
     operands: &Operands<'_>,
 ) -> Option<(Primitive, Vec<Place>)> {
-    let primitive = match operation {
-        Operation::MatMul(matmul) => product(matmul, operands)?,
-        Operation::Softmax(softmax) => softmax_of_rows(softmax, operands)?,
-        Operation::Reduce(reduce) => reduction(reduce, operands)?,
-        Operation::Convolution(convolution) => images(convolution, operands)?,
-        Operation::Pooling(pooling) => pooled(pooling, operands)?,
-        _ => return None,
-    };
     let inputs = (0..operands.inputs.len()).map(Place::Input);
-    let order: Vec<Place> = inputs.chain([Place::Output(0)]).collect();
-    let wanted = primitive.operands_for(order.len()).ok()?;
+    let outputs = (1..operands.outputs.len()).map(Place::Output);
+    let order: Vec<Place> = inputs.chain(outputs).chain([Place::Output(0)]).collect();
+    let candidates = match operation {
+        Operation::MatMul(matmul) => [product(matmul, operands), None],
+        Operation::Softmax(softmax) => [softmax_of_rows(softmax, operands), None],
+        Operation::Reduce(reduce) => [reduction(reduce, operands), None],
+        Operation::Convolution(convolution) => {
+            [images(convolution, operands), volumes(convolution, operands)]
+        }
+        Operation::Normalize(normalize) => [batch_norm(normalize, operands), None],
+        Operation::Pooling(pooling) => [pooled(pooling, operands), None],
+        _ => [None, None],
+    };
+    let primitive =
+        candidates.into_iter().flatten().find(|primitive| takes(device, primitive, &order, operands))?;
+    Some((primitive, order))
+}
+
+fn takes(device: &Device, primitive: &Primitive, order: &[Place], operands: &Operands<'_>) -> bool {
+    let Ok(wanted) = primitive.operands_for(order.len()) else { return false };
     let memory: Vec<MemorySlice> = order
         .iter()
         .zip(&wanted)
@@ -41,9 +53,10 @@ pub(crate) fn primitive(
             MemorySlice { len: operand.bytes.min(slice.len), ..slice }
         })
         .collect();
-    let is_taken = primitive.check(&memory).is_ok()
-        && caps.features.primitives.expect(&primitive, &memory, &caps.name).is_ok();
-    is_taken.then_some((primitive, order))
+    let caps = device.caps();
+    primitive.check(&memory).is_ok()
+        && caps.features.primitives.expect(primitive, &memory, &caps.name).is_ok()
+        && device.driver().expect_primitive(primitive).is_ok()
 }
 
 fn data_type(data_type: DataType) -> Option<driver::DataType> {
@@ -171,13 +184,20 @@ fn reduction(reduce: &Reduce, operands: &Operands<'_>) -> Option<Primitive> {
     Some(Primitive::Reduction(driver::Reduction { data_type, kind, each, source }))
 }
 
-/// The layout of images `[n, channels, height, width]` without gaps.
+/// The layout of images or volumes `[n, channels, …]` without gaps.
 fn layout(view: &TensorRef<'_>) -> Option<driver::Layout> {
     if view.is_contiguous() {
         return Some(driver::Layout::ChannelsFirst);
     }
-    let last = view.permute(&[0, 2, 3, 1]).ok()?;
+    let order: Vec<usize> = [0].into_iter().chain(2..view.rank()).chain([1]).collect();
+    let last = view.permute(&order).ok()?;
     last.is_contiguous().then_some(driver::Layout::ChannelsLast)
+}
+
+/// The layout of a view beside images of layout `images`: elements of one channel or one point are in the same order both ways.
+fn layout_beside(images: driver::Layout, view: &TensorRef<'_>) -> Option<driver::Layout> {
+    let has_either = view.shape()[1] == 1 || view.shape()[2..].iter().all(|size| *size == 1);
+    layout(view).map(|own| if has_either { images } else { own })
 }
 
 fn image_shape(view: &TensorRef<'_>) -> Option<driver::Images> {
@@ -223,12 +243,7 @@ fn images(convolution: &Convolution, operands: &Operands<'_>) -> Option<Primitiv
     }
     let along = convolution.window.along("convolution", &operands.inputs[1].shape()[2..]).ok()?;
     let layout_of_images = layout(&x)?;
-    // Elements of one channel or one point are in the same order both ways.
-    let has_either =
-        |view: &TensorRef<'_>| view.shape()[1] == 1 || view.shape()[2] == 1 && view.shape()[3] == 1;
-    let layout_as_images =
-        |view: &TensorRef<'_>| layout(view).map(|own| if has_either(view) { layout_of_images } else { own });
-    if layout_as_images(&result)? != layout_of_images {
+    if layout_beside(layout_of_images, &result)? != layout_of_images {
         return None;
     }
     Some(Primitive::Convolution(driver::Convolution {
@@ -239,9 +254,98 @@ fn images(convolution: &Convolution, operands: &Operands<'_>) -> Option<Primitiv
         window: window(&along)?,
         groups: length(convolution.groups)?,
         weight_type: data_type(weight_type)?,
-        weight_layout: layout_as_images(&weights)?,
+        weight_layout: layout_beside(layout_of_images, &weights)?,
         bias: convolution.bias,
     }))
+}
+
+/// Three spatial axes: of fewer, the first ones have a size of 1.
+fn with_depth<'v>(view: &TensorRef<'v>) -> Option<TensorRef<'v>> {
+    (view.rank()..5).try_fold(view.clone(), |view, _| view.expand(2).ok())
+}
+
+fn volume_shape(view: &TensorRef<'_>) -> Option<driver::Volumes> {
+    let [count, channels, depth, height, width] = view.shape() else { return None };
+    let (count, channels) = (length(*count)?, length(*channels)?);
+    Some(driver::Volumes { count, channels, size: [length(*depth)?, length(*height)?, length(*width)?] })
+}
+
+fn volumes(convolution: &Convolution, operands: &Operands<'_>) -> Option<Primitive> {
+    let [x, weights] = [with_depth(operands.inputs[0])?, with_depth(operands.inputs[1])?];
+    let result = with_depth(operands.outputs[0])?;
+    let has_one_type = [&weights, &result].iter().all(|view| view.data_type() == x.data_type());
+    let is_plain = |bias: &TensorRef<'_>| bias.data_type() == x.data_type() && bias.is_contiguous();
+    let has_plain_bias = !convolution.bias || is_plain(operands.inputs[2]);
+    if convolution.activation != Activation::None || !has_one_type || !has_plain_bias {
+        return None;
+    }
+    let mut along = convolution.window.along("convolution", &operands.inputs[1].shape()[2..]).ok()?;
+    while along.len() < 3 {
+        along.insert(0, Along { size: 1, stride: 1, padding: (0, 0), dilation: 1 });
+    }
+    let layout = layout(&x)?;
+    if [&weights, &result].iter().any(|view| layout_beside(layout, view) != Some(layout)) {
+        return None;
+    }
+    let all = |of: fn(&Along) -> usize| -> Option<[u32; 3]> {
+        Some([length(of(&along[0]))?, length(of(&along[1]))?, length(of(&along[2]))?])
+    };
+    Some(Primitive::VolumeConvolution(driver::VolumeConvolution {
+        data_type: data_type(x.data_type())?,
+        layout,
+        source: volume_shape(&x)?,
+        result: volume_shape(&result)?,
+        window: driver::VolumeWindow {
+            size: all(|along| along.size)?,
+            stride: all(|along| along.stride)?,
+            dilation: all(|along| along.dilation)?,
+            // The padding at the end decides about the number of positions only, which the result has.
+            padding: all(|along| along.padding.0)?,
+        },
+        groups: length(convolution.groups)?,
+        bias: convolution.bias,
+        transposed: convolution.transposed,
+    }))
+}
+
+/// A normalization of each index of one axis, with parameters and statistics for it.
+fn batch_norm(normalize: &Normalize, operands: &Operands<'_>) -> Option<Primitive> {
+    let statistics = match normalize.statistics {
+        Statistics::Given => driver::BatchStatistics::Given,
+        Statistics::Saved => driver::BatchStatistics::Saved,
+        Statistics::Running { momentum } => driver::BatchStatistics::Running { momentum },
+        Statistics::Computed => return None,
+    };
+    let (x, result) = (operands.inputs[0], operands.outputs[0]);
+    let mut kept = (0..x.rank()).filter(|axis| !normalize.axes.contains(axis));
+    let (Some(channels), None) = (kept.next(), kept.next()) else { return None };
+    let is_plain = normalize.center && normalize.scale && normalize.bias && (2..=5).contains(&x.rank());
+    if !is_plain || channels == 0 || x.data_type() != result.data_type() {
+        return None;
+    }
+    let is_vector = |view: &TensorRef<'_>| {
+        let Ok(view) = view.broadcast(x.shape()) else { return false };
+        let steps = view.shape().iter().zip(view.strides()).enumerate();
+        let fits = |(axis, (size, stride)): (usize, (&usize, &usize))| {
+            *size == 1 || *stride == usize::from(axis == channels)
+        };
+        view.data_type() == DataType::F32 && steps.into_iter().all(fits)
+    };
+    let others = operands.inputs[1..].iter().chain(&operands.outputs[1..]);
+    if !others.into_iter().all(|view| is_vector(view)) {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..x.rank()).filter(|axis| *axis != channels).collect();
+    order.insert(1, channels);
+    let [x, result] = [x, result].map(|view| with_depth(&view.permute(&order).ok()?));
+    let (x, result) = (x?, result?);
+    let layout = layout(&x)?;
+    if layout_beside(layout, &result)? != layout {
+        return None;
+    }
+    let (data_type, source) = (data_type(x.data_type())?, volume_shape(&x)?);
+    let epsilon = normalize.epsilon;
+    Some(Primitive::BatchNorm(driver::BatchNorm { data_type, layout, source, epsilon, statistics }))
 }
 
 fn pooled(pooling: &Pooling, operands: &Operands<'_>) -> Option<Primitive> {

@@ -2,15 +2,20 @@
 //! left out; a case is unsupported if it has nothing of it.
 
 use elinvar::tensor::{
-    Activation, Convolution, DataType, MatMul, Operation, Plan, Pooling, PoolingKind, Route, TensorMut,
-    TensorRef, Window,
+    Activation, Convolution, DataType, MatMul, Normalize, Operation, Plan, Pooling, PoolingKind, Route,
+    Softmax, Statistics, TensorMut, TensorRef, Window,
 };
 use elinvar::{Device, Error};
 
+use super::normalization::Rows;
+use super::reductions::softmax_of;
 use super::windows::terms;
 use super::{CaseResult, Layout, Near, Random, Stored, UNIT, broadcast, indices};
 
-cases!("tensor": products_by_the_library, batches_by_the_library, integers_by_the_library, windows_by_the_library);
+cases! {
+    "tensor": products_by_the_library, batches_by_the_library, integers_by_the_library, windows_by_the_library,
+    volumes_by_the_library, transposed_convolutions_by_the_library, batch_normalization_by_the_library, softmax_by_the_library
+}
 
 /// How many operations the library has computed, or why it has none of them.
 #[derive(Default)]
@@ -27,11 +32,22 @@ impl Tally {
         inputs: &[&Stored],
         out: &mut Stored,
     ) -> elinvar::Result<bool> {
+        self.compute_all(operation, inputs, &mut [out])
+    }
+
+    fn compute_all(
+        &mut self,
+        operation: impl Into<Operation>,
+        inputs: &[&Stored],
+        outputs: &mut [&mut Stored],
+    ) -> elinvar::Result<bool> {
         let operation = operation.into();
         let inputs = inputs.iter().map(|input| input.view()).collect::<elinvar::Result<Vec<_>>>()?;
         let inputs: Vec<&TensorRef<'_>> = inputs.iter().collect();
-        let mut out: TensorMut<'_> = out.view_mut()?;
-        let plan = match Plan::new(operation.clone(), &inputs, &mut [&mut out], Route::Vendor) {
+        let outputs = outputs.iter_mut().map(|output| output.view_mut());
+        let mut outputs = outputs.collect::<elinvar::Result<Vec<_>>>()?;
+        let mut outputs: Vec<&mut TensorMut<'_>> = outputs.iter_mut().collect();
+        let plan = match Plan::new(operation.clone(), &inputs, &mut outputs, Route::Vendor) {
             Ok(plan) => plan,
             Err(refused @ Error::Unsupported(_)) => {
                 self.refused = Some(refused);
@@ -39,7 +55,7 @@ impl Tally {
             }
             Err(error) => return Err(error),
         };
-        let auto = Plan::new(operation, &inputs, &mut [&mut out], Route::Auto)?.route();
+        let auto = Plan::new(operation, &inputs, &mut outputs, Route::Auto)?.route();
         assert_eq!((plan.route(), auto, plan.steps()), (Route::Vendor, Route::Vendor, 1));
         plan.device().stream()?.tensor_plan(&plan)?.wait()?;
         self.computed += 1;
@@ -241,6 +257,197 @@ fn windows_by_the_library(device: &Device) -> CaseResult {
                 }
             })?;
         }
+    }
+    tally.end()
+}
+
+/// A convolution by the library, in both layouts of its images.
+fn convolve_by_the_library(
+    device: &Device,
+    (of, x, weights, result): (&Convolution, &[usize], &[usize], &[usize]),
+    random: &mut Random,
+    tally: &mut Tally,
+) -> CaseResult {
+    for (data_type, last) in DataType::FLOATS.into_iter().flat_map(|ty| [(ty, false), (ty, true)]) {
+        let order: Vec<usize> = [0].into_iter().chain(2..x.len()).chain([1]).collect();
+        let layout = || Layout { order: if last { order.clone() } else { Vec::new() }, ..Layout::default() };
+        let (source, xs) = Stored::random(device, data_type, x, layout(), random)?;
+        let (filters, ws) = Stored::random(device, data_type, weights, layout(), random)?;
+        let (added, bs) = Stored::random(device, data_type, &[result[1]], Layout::row_major(), random)?;
+        let mut out = Stored::new(device, data_type, result, layout(), &[])?;
+        let inputs = if of.bias { vec![&source, &filters, &added] } else { vec![&source, &filters] };
+        if tally.compute(of.clone(), &inputs, &mut out)? {
+            let sums = terms(of, (x, &xs), (weights, &ws), result);
+            let space: usize = result[2..].iter().product();
+            out.expect(&format!("{data_type} {of:?} of {x:?}, channels last: {last}"), |at| {
+                let near = Near::sum(sums[at].iter().copied());
+                let value = near.value + if of.bias { bs[at / space % result[1]] } else { 0.0 };
+                Near { value, error: near.error + 2.0 * UNIT * value.abs() }
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Three spatial axes, with strides, dilations, groups and a bias.
+fn volumes_by_the_library(device: &Device) -> CaseResult {
+    let (mut random, mut tally) = (Random::new(75), Tally::default());
+    let plain = Convolution { bias: true, ..Convolution::default() };
+    let window =
+        Window { stride: vec![1, 2, 2], padding: vec![(1, 1), (0, 0), (2, 2)], dilation: vec![1, 1, 2] };
+    let grouped = Convolution { window: window.clone(), groups: 2, ..Convolution::default() };
+    let strided = Convolution { window, ..Convolution::default() };
+    for (of, x, weights, result) in [
+        (&plain, [2, 3, 4, 5, 6], [8, 3, 2, 3, 3], [2, 8, 3, 3, 4]),
+        (&strided, [1, 4, 5, 7, 9], [5, 4, 3, 3, 2], [1, 5, 5, 3, 6]),
+        (&grouped, [1, 4, 5, 7, 9], [6, 2, 3, 3, 2], [1, 6, 5, 3, 6]),
+        (&plain, [1, 16, 3, 3, 3], [16, 16, 1, 1, 1], [1, 16, 3, 3, 3]),
+    ] {
+        convolve_by_the_library(device, (of, &x, &weights, &result), &mut random, &mut tally)?;
+    }
+    tally.end()
+}
+
+/// Of one, two and three spatial axes; where several sizes of the result have as many positions, all of them.
+fn transposed_convolutions_by_the_library(device: &Device) -> CaseResult {
+    let (mut random, mut tally) = (Random::new(76), Tally::default());
+    let plain = Convolution { transposed: true, bias: true, ..Convolution::default() };
+    let window = Window { stride: vec![2, 3], padding: vec![(1, 1), (0, 2)], dilation: vec![1, 2] };
+    let strided = Convolution { window, transposed: true, groups: 2, ..Convolution::default() };
+    let doubled =
+        Convolution { window: Window::stride(2).padded(1), transposed: true, ..Convolution::default() };
+    for (of, x, weights, result) in [
+        (&plain, vec![2, 3, 4, 5], vec![3, 4, 3, 3], vec![2, 4, 6, 7]),
+        (&strided, vec![1, 4, 4, 5], vec![4, 3, 3, 2], vec![1, 6, 7, 13]),
+        (&strided, vec![1, 4, 4, 5], vec![4, 3, 3, 2], vec![1, 6, 8, 13]),
+        (&doubled, vec![2, 16, 9], vec![16, 8, 4], vec![2, 8, 18]),
+        (&doubled, vec![1, 6, 3, 4, 5], vec![6, 5, 3, 3, 3], vec![1, 5, 5, 7, 9]),
+        (&plain, vec![1, 2, 3, 4, 5], vec![2, 3, 2, 1, 3], vec![1, 3, 4, 4, 7]),
+    ] {
+        convolve_by_the_library(device, (of, &x, &weights, &result), &mut random, &mut tally)?;
+    }
+    tally.end()
+}
+
+/// Training, with and without running statistics, and inference. Also with a mean that is large, where differences of squares are lost.
+fn batch_normalization_by_the_library(device: &Device) -> CaseResult {
+    let (mut random, mut tally) = (Random::new(77), Tally::default());
+    let last = Layout { order: vec![0, 2, 3, 1], ..Layout::default() };
+    let layouts = [Layout::row_major(), last];
+    let all =
+        DataType::FLOATS.into_iter().flat_map(|ty| layouts.iter().map(move |layout| (ty, layout.clone())));
+    for ((data_type, layout), statistics) in all.flat_map(|all| {
+        [Statistics::Saved, Statistics::Running { momentum: 0.25 }, Statistics::Given]
+            .map(|of| (all.clone(), of))
+    }) {
+        let shape = [3, 5, 7, 11];
+        let (x, values) = Stored::random(device, data_type, &shape, layout.clone(), &mut random)?;
+        let vector = |random: &mut Random| {
+            Stored::random(device, DataType::F32, &[1, 5, 1, 1], Layout::row_major(), random)
+        };
+        let ((scale, a), (bias, b)) = (vector(&mut random)?, vector(&mut random)?);
+        let ((mut mean, means), (mut deviation, _)) = (vector(&mut random)?, vector(&mut random)?);
+        let variances: Vec<f64> = means.iter().map(|mean| mean.abs() + 0.5).collect();
+        let variance = Stored::new(device, DataType::F32, &[1, 5, 1, 1], Layout::row_major(), &variances)?;
+        let mut running = [vector(&mut random)?, vector(&mut random)?];
+        let mut out = Stored::new(device, data_type, &shape, layout, &[])?;
+        let of = Normalize::batch(1, 4).statistics(statistics);
+        let [(running_mean, _), (running_variance, _)] = &mut running;
+        let computed = match statistics {
+            Statistics::Given => {
+                tally.compute(of.clone(), &[&x, &scale, &bias, &mean, &variance], &mut out)?
+            }
+            Statistics::Running { .. } => {
+                let outputs = &mut [&mut out, &mut mean, &mut deviation, running_mean, running_variance];
+                tally.compute_all(of.clone(), &[&x, &scale, &bias], outputs)?
+            }
+            _ => tally.compute_all(
+                of.clone(),
+                &[&x, &scale, &bias],
+                &mut [&mut out, &mut mean, &mut deviation],
+            )?,
+        };
+        if !computed {
+            continue;
+        }
+        let (rows, index) = (Rows::new(&values, &shape, &of), indices(&shape).collect::<Vec<_>>());
+        let is_given = statistics == Statistics::Given;
+        out.expect(&format!("{data_type} {of:?}"), |at| {
+            let channel = index[at][1];
+            let (mean, deviation, _) = match is_given {
+                true => (means[channel], 1.0 / (variances[channel] + f64::from(of.epsilon)).sqrt(), 0.0),
+                false => rows.of(&index[at]),
+            };
+            let centered = values[at] - mean;
+            let value = centered * deviation * a[channel] + b[channel];
+            let error = (rows.mean_error() * deviation + centered.abs() * rows.deviation_error(deviation))
+                * a[channel].abs();
+            Near { value, error: error + 8.0 * UNIT * (value.abs() + b[channel].abs()) }
+        })?;
+        if is_given {
+            continue;
+        }
+        mean.expect("mean", |at| Near { value: rows.statistics[at].0, error: rows.mean_error() })?;
+        deviation.expect("deviation", |at| {
+            let value = rows.statistics[at].1;
+            Near { value, error: rows.deviation_error(value) }
+        })?;
+        if let Statistics::Running { .. } = statistics {
+            let [(running_mean, before_mean), (running_variance, before_variance)] = &running;
+            running_mean.expect("running mean", |at| {
+                let value = 0.75 * before_mean[at] + 0.25 * rows.statistics[at].0;
+                Near { value, error: 0.25 * rows.mean_error() + 4.0 * UNIT * 2.0 }
+            })?;
+            running_variance.expect("running variance", |at| {
+                let (_, _, unbiased) = rows.statistics[at];
+                let value = 0.75 * before_variance[at] + 0.25 * unbiased;
+                Near { value, error: (rows.length + 16.0) * UNIT * unbiased + 4.0 * UNIT * 2.0 }
+            })?;
+        }
+    }
+    // A mean of 4096 and deviations of a quarter: E[x²] - E[x]² would lose all digits.
+    let values: Vec<f64> = (0..4096).map(|at| 4096.0 + f64::from(at % 3 - 1) / 4.0).collect();
+    let vector = |value: f64| Stored::new(device, DataType::F32, &[1], Layout::row_major(), &[value]);
+    let (scale, bias) = (vector(1.0)?, vector(0.0)?);
+    let statistic = || Stored::new(device, DataType::F32, &[1, 1], Layout::row_major(), &[]);
+    let (mut mean, mut deviation) = (statistic()?, statistic()?);
+    let x = Stored::new(device, DataType::F32, &[4096, 1], Layout::row_major(), &values)?;
+    let mut out = Stored::new(device, DataType::F32, &[4096, 1], Layout::row_major(), &[])?;
+    let of = Normalize::batch(1, 2).statistics(Statistics::Saved);
+    if tally.compute_all(of.clone(), &[&x, &scale, &bias], &mut [&mut out, &mut mean, &mut deviation])? {
+        let (of_all, wide, _) = Rows::new(&values, &[4096, 1], &of).statistics[0];
+        // The mean is rounded to 2^-12, which is 1/830 of the deviation.
+        out.expect("a large mean", |at| Near { value: (values[at] - of_all) * wide, error: 5e-3 })?;
+    }
+    tally.end()
+}
+
+/// Rows with and without padding between them, of every type.
+fn softmax_by_the_library(device: &Device) -> CaseResult {
+    let (mut random, mut tally) = (Random::new(78), Tally::default());
+    for data_type in DataType::FLOATS {
+        for (shape, gap) in [([1, 1], 0), ([5, 67], 0), ([33, 128], 3), ([3, 1500], 1), ([2, 9000], 0)] {
+            let layout = || Layout { margins: vec![(0, 0), (0, gap)], ..Layout::default() };
+            let (x, values) = Stored::random(device, data_type, &shape, layout(), &mut random)?;
+            for logarithm in [false, true] {
+                let operation = Softmax { axis: 1, logarithm };
+                let mut out = Stored::new(device, data_type, &shape, layout(), &[])?;
+                if tally.compute(operation, &[&x], &mut out)? {
+                    let expected = softmax_of(operation, &values, &shape);
+                    out.expect(&format!("{data_type} {operation:?} of {shape:?}"), |at| expected[at])?;
+                }
+            }
+        }
+    }
+    let values =
+        [[3e38, 3e38, -3e38], [f64::NEG_INFINITY, 0.0, 0.0], [f64::NEG_INFINITY; 3], [f64::NAN, 0.0, 0.0]];
+    let x = Stored::new(device, DataType::F32, &[4, 3], Layout::row_major(), values.as_flattened())?;
+    let mut out = Stored::new(device, DataType::F32, &[4, 3], Layout::row_major(), &[])?;
+    if tally.compute(Softmax::new(1), &[&x], &mut out)? {
+        let (half, none) = (Near { value: 0.5, error: 8.0 * UNIT }, Near::exact(f64::NAN));
+        let zero = Near::exact(0.0);
+        let expected = [[half, half, zero], [zero, half, half], [none; 3], [none; 3]];
+        out.expect("extremes", |at| expected.as_flattened()[at])?;
     }
     tally.end()
 }

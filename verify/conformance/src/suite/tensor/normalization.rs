@@ -12,14 +12,14 @@ cases! {
 }
 
 /// Mean, inverse deviation and unbiased variance of each row, at the row-major index of the kept axes.
-struct Rows {
-    kept: Vec<usize>,
-    statistics: Vec<(f64, f64, f64)>,
-    length: f64,
+pub(super) struct Rows {
+    pub(super) kept: Vec<usize>,
+    pub(super) statistics: Vec<(f64, f64, f64)>,
+    pub(super) length: f64,
 }
 
 impl Rows {
-    fn new(values: &[f64], shape: &[usize], of: &Normalize) -> Self {
+    pub(super) fn new(values: &[f64], shape: &[usize], of: &Normalize) -> Self {
         let kept: Vec<usize> = shape
             .iter()
             .enumerate()
@@ -38,17 +38,17 @@ impl Rows {
         Self { kept, statistics: statistics.collect(), length }
     }
 
-    fn of(&self, index: &[usize]) -> (f64, f64, f64) {
+    pub(super) fn of(&self, index: &[usize]) -> (f64, f64, f64) {
         self.statistics[broadcast(index, &self.kept)]
     }
 
     /// The mean of n values up to 2 in `f32` is within `n + 2` roundings of 2.
-    fn mean_error(&self) -> f64 {
+    pub(super) fn mean_error(&self) -> f64 {
         (self.length + 2.0) * UNIT * 2.0
     }
 
     /// The deviation has half of the variance's relative error: `n + 4` roundings, and the square of the mean's error.
-    fn deviation_error(&self, deviation: f64) -> f64 {
+    pub(super) fn deviation_error(&self, deviation: f64) -> f64 {
         deviation * ((self.length + 8.0) * UNIT + (self.mean_error() * deviation).powi(2))
     }
 }

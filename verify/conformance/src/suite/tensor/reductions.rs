@@ -199,19 +199,22 @@ fn extremes(device: &Device) -> CaseResult {
 /// Exponentials have 8 roundings, a sum of n terms n, and the argument one of its magnitude.
 fn check_softmax(device: &Device, operation: Softmax, x: &(Stored, Vec<f64>), mut out: Stored) -> CaseResult {
     let (stored, values) = x;
-    let shape = stored.shape.clone();
     compute(device, operation, &[stored], &mut [&mut out])?;
-    let groups = groups(values, &shape, &[operation.axis]);
+    let expected = softmax_of(operation, values, &stored.shape);
+    out.expect(&format!("{operation:?} of {:?}", stored.shape), |at| expected[at])
+}
+
+/// The elements of a softmax.
+pub(super) fn softmax_of(operation: Softmax, values: &[f64], shape: &[usize]) -> Vec<Near> {
+    let groups = groups(values, shape, &[operation.axis]);
     let kept: Vec<usize> =
         shape.iter().enumerate().map(|(axis, size)| if axis == operation.axis { 1 } else { *size }).collect();
-    let index: Vec<Vec<usize>> = indices(&shape).collect();
-    out.expect(&format!("{operation:?} of {shape:?}"), |at| {
-        let mut of = index[at].clone();
+    let element = |(mut of, value): (Vec<usize>, &f64)| {
         of[operation.axis] = 0;
         let group = &groups[linear(&of, &kept)];
         let most = group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = group.iter().map(|x| (x - most).exp()).sum();
-        let (shifted, count) = (values[at] - most, group.len() as f64);
+        let (shifted, count) = (value - most, group.len() as f64);
         match operation.logarithm {
             true => Near {
                 value: shifted - sum.ln(),
@@ -222,7 +225,8 @@ fn check_softmax(device: &Device, operation: Softmax, x: &(Stored, Vec<f64>), mu
                 Near { value, error: (count + 20.0 + shifted.abs()) * UNIT * value }
             }
         }
-    })
+    };
+    indices(shape).zip(values).map(element).collect()
 }
 
 fn softmax(device: &Device) -> CaseResult {

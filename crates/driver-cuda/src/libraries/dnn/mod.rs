@@ -1,15 +1,21 @@
-//! Convolution and pooling by cuDNN, through its functions for single operations (`cudnn_cnn.h`, `cudnn_ops.h`).
+//! Operations of cuDNN, through its functions for single operations (`cudnn_cnn.h`, `cudnn_ops.h`). This file has the library,
+//! convolution and pooling of images.
+
+mod volumes;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
-use elinvar_driver::primitive::{Convolution, DataType, Images, Layout, PoolKind, Pooling};
+use elinvar_driver::primitive::{
+    BatchNorm, Convolution, DataType, Images, Layout, PoolKind, Pooling, Softmax, VolumeConvolution,
+};
 
 use super::WORKSPACE;
 use super::algorithms::Algorithms;
 use super::load::{Descriptor, Object, Status, library};
 use crate::context::Context;
+use volumes::{BatchNormPlan, SoftmaxPlan, VolumePlan};
 
 /// `CUDNN_STATUS_NOT_SUPPORTED` of version 9.
 const NOT_SUPPORTED: i32 = 3000;
@@ -90,6 +96,42 @@ library! {
             pooling: Object, mode: i32, nan: i32, height: i32, width: i32, pad_rows: i32, pad_columns: i32, stride_down: i32,
             stride_across: i32,
         );
+        set_tensor_nd = "cudnnSetTensorNdDescriptor"(
+            tensor: Object, ty: i32, dims: i32, sizes: *const i32, strides: *const i32,
+        );
+        set_filter_nd = "cudnnSetFilterNdDescriptor"(filter: Object, ty: i32, layout: i32, dims: i32, sizes: *const i32);
+        set_convolution_nd = "cudnnSetConvolutionNdDescriptor"(
+            convolution: Object, axes: i32, padding: *const i32, stride: *const i32, dilation: *const i32, mode: i32,
+            compute: i32,
+        );
+        workspace_back = "cudnnGetConvolutionBackwardDataWorkspaceSize"(
+            handle: Object, weights: Object, source: Object, convolution: Object, result: Object, algorithm: i32,
+            bytes: *mut usize,
+        );
+        convolve_back = "cudnnConvolutionBackwardData"(
+            handle: Object, alpha: *const f32, filter: Object, weights: CUdeviceptr, source_tensor: Object, source: CUdeviceptr,
+            convolution: Object, algorithm: i32, workspace: CUdeviceptr, bytes: usize, beta: *const f32, result_tensor: Object,
+            result: CUdeviceptr,
+        );
+        add = "cudnnAddTensor"(
+            handle: Object, alpha: *const f32, added_tensor: Object, added: CUdeviceptr, beta: *const f32, result_tensor: Object,
+            result: CUdeviceptr,
+        );
+        softmax = "cudnnSoftmaxForward"(
+            handle: Object, algorithm: i32, mode: i32, alpha: *const f32, source_tensor: Object, source: CUdeviceptr,
+            beta: *const f32, result_tensor: Object, result: CUdeviceptr,
+        );
+        normalize_by = "cudnnBatchNormalizationForwardInference"(
+            handle: Object, mode: i32, alpha: *const f32, beta: *const f32, source_tensor: Object, source: CUdeviceptr,
+            result_tensor: Object, result: CUdeviceptr, channels: Object, scale: CUdeviceptr, bias: CUdeviceptr,
+            mean: CUdeviceptr, variance: CUdeviceptr, epsilon: f64,
+        );
+        normalize = "cudnnBatchNormalizationForwardTraining"(
+            handle: Object, mode: i32, alpha: *const f32, beta: *const f32, source_tensor: Object, source: CUdeviceptr,
+            result_tensor: Object, result: CUdeviceptr, channels: Object, scale: CUdeviceptr, bias: CUdeviceptr, momentum: f64,
+            running_mean: CUdeviceptr, running_variance: CUdeviceptr, epsilon: f64, mean: CUdeviceptr,
+            inverse_deviation: CUdeviceptr,
+        );
         pool = "cudnnPoolingForward"(
             handle: Object, pooling: Object, alpha: *const f32, source_tensor: Object, source: CUdeviceptr, beta: *const f32,
             result_tensor: Object, result: CUdeviceptr,
@@ -111,6 +153,9 @@ pub(super) struct Handle {
     handle: Object,
     convolutions: Vec<(Convolution, ConvolutionPlan)>,
     poolings: Vec<(Pooling, PoolingPlan)>,
+    volumes: Vec<(VolumeConvolution, VolumePlan)>,
+    batch_norms: Vec<(BatchNorm, BatchNormPlan)>,
+    softmaxes: Vec<(Softmax, SoftmaxPlan)>,
 }
 
 #[allow(unsafe_code)] // the library's promise
@@ -186,8 +231,17 @@ impl Dnn {
         // SAFETY: writes a handle for the current context.
         unsafe { functions.create(&mut handle) }?;
         let (context, algorithms) = (context.clone(), self.algorithms.clone());
-        let (convolutions, poolings) = (Vec::new(), Vec::new());
-        let handle = Handle { context, functions, algorithms, handle, convolutions, poolings };
+        let handle = Handle {
+            context,
+            functions,
+            algorithms,
+            handle,
+            convolutions: Vec::new(),
+            poolings: Vec::new(),
+            volumes: Vec::new(),
+            batch_norms: Vec::new(),
+            softmaxes: Vec::new(),
+        };
         // SAFETY: the stream is of the context.
         unsafe { handle.functions.set_stream(handle.handle, stream) }?;
         Ok(handle)
@@ -213,13 +267,7 @@ impl Handle {
         operands: &[CUdeviceptr],
         workspace: CUdeviceptr,
     ) -> Result<(), Status> {
-        let at = match position(&self.convolutions, p) {
-            Some(at) => at,
-            None => {
-                let plan = self.prepare_convolution(p)?;
-                keep(&mut self.convolutions, *p, plan)
-            }
-        };
+        let at = self.convolution_plan(p)?;
         let plan = &self.convolutions[at].1;
         let (f, one, zero) = (&self.functions, 1.0, 0.0);
         let (source, weights, result) = (operands[0], operands[1], operands[operands.len() - 1]);
@@ -275,6 +323,15 @@ impl Handle {
                 )
             },
         }
+    }
+
+    /// The place of the prepared convolution.
+    pub(super) fn convolution_plan(&mut self, p: &Convolution) -> Result<usize, Status> {
+        if let Some(at) = position(&self.convolutions, p) {
+            return Ok(at);
+        }
+        let plan = self.prepare_convolution(p)?;
+        Ok(keep(&mut self.convolutions, *p, plan))
     }
 
     fn prepare_convolution(&self, p: &Convolution) -> Result<ConvolutionPlan, Status> {

@@ -540,23 +540,12 @@ fn large(
     origin: [usize; 3],
 ) -> CaseResult {
     for transposed in [[false, false], [true, false], [false, true], [true, true]] {
-        for (tile, simdgroups, accumulates) in [([128, 128], 4, false), ([128, 256], 8, true)] {
-            let kinds = [kind, kind, if accumulates { Float } else { kind }];
-            let body = if accumulates { COOPERATIVE } else { IN_MEMORY };
-            Product {
-                kinds,
-                transposed,
-                tile,
-                simdgroups,
-                size,
-                accumulates,
-                padding,
-                origin,
-                body,
-                ..Product::default()
-            }
-            .check(device)?;
-        }
+        let accumulates = transposed[0] != transposed[1];
+        let (tile, simdgroups) = if accumulates { ([128, 256], 8) } else { ([128, 128], 4) };
+        let kinds = [kind, kind, if accumulates { Float } else { kind }];
+        let body = if accumulates { COOPERATIVE } else { IN_MEMORY };
+        let of_tile = Product { tile, simdgroups, accumulates, body, ..Product::default() };
+        Product { kinds, transposed, size, padding, origin, ..of_tile }.check(device)?;
     }
     Ok(())
 }

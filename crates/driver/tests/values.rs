@@ -57,6 +57,8 @@ fn kinds_have_names() {
         "reduction",
         "convolution",
         "pooling",
+        "convolution of volumes",
+        "batch normalization",
     ];
     assert_eq!(names, expected);
     let mut product = MatMul::packed(DataType::F32, 3, 5, 2);

@@ -21,6 +21,10 @@ fn main() {}
 mod compilations;
 
 #[cfg(target_os = "linux")]
+#[path = "isolated/tensor.rs"]
+mod tensor;
+
+#[cfg(target_os = "linux")]
 mod linux {
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,6 +39,7 @@ mod linux {
     use libtest_mimic::Trial;
 
     use crate::compilations::Compilations;
+    use crate::tensor::tensor_operations_that_are_lost_are_computed_again;
 
     const LENGTH: usize = 4096;
     const KERNELS: &str = "
@@ -68,6 +73,7 @@ mod linux {
         a_crash_under_the_usual_policy_leaves_the_device_usable,
         work_beside_a_crash_is_done_again,
         work_that_is_lost_in_place_is_not_done_again,
+        tensor_operations_that_are_lost_are_computed_again,
         host_memory_is_refused_with_the_reason,
         resident_kernels_are_refused_with_the_reason,
         checked_kernels_fault_as_elsewhere,
@@ -105,8 +111,8 @@ mod linux {
         processor.chain(gpu).collect()
     }
 
-    struct Bench {
-        device: Device,
+    pub struct Bench {
+        pub device: Device,
         add: Kernel,
         wild: Kernel,
         forever: Kernel,
@@ -115,7 +121,7 @@ mod linux {
     }
 
     impl Bench {
-        fn new(kind: DeviceKind) -> Self {
+        pub fn new(kind: DeviceKind) -> Self {
             let (threads, grace) = (Some(2), Duration::from_millis(100));
             let options = IsolatedOptions { kind, threads, grace, ..Default::default() };
             Self::on(Device::isolated_with(&options).unwrap())
@@ -144,12 +150,12 @@ mod linux {
             }
         }
 
-        fn worker(&self) -> String {
+        pub fn worker(&self) -> String {
             let details = self.device.details();
             details.into_iter().find(|(name, _)| *name == "worker process").unwrap().1
         }
 
-        fn signal(&self, name: &str) {
+        pub fn signal(&self, name: &str) {
             let worker = self.worker();
             let status = Command::new("kill").args([name, &worker]).status().unwrap();
             assert!(status.success(), "kill {name}");
@@ -367,7 +373,7 @@ mod linux {
         assert!(is_lost(&data.to_vec().unwrap_err()), "half of it may be done");
     }
 
-    fn decisions(device: &Device) -> Vec<String> {
+    pub fn decisions(device: &Device) -> Vec<String> {
         let events = device.trace().events();
         let decisions = events.into_iter().filter_map(|event| match event.step {
             TraceStep::Recovery(decision) => Some(decision.to_string()),

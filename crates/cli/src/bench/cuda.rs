@@ -7,6 +7,7 @@
 
 mod bare;
 pub(super) mod candle;
+mod dnn;
 mod host;
 mod nvrtc;
 mod peer;
@@ -23,6 +24,7 @@ use crate::report::median;
 
 pub(super) use bare::Product;
 pub(super) use candle::{is_named, matmul_f16, matmul_f32, softmax, sum};
+pub(super) use dnn::{Dnn, Operation as DnnOperation};
 pub(super) use host::{copy, downloads, graph, launch, launches_ended, uploads};
 use nvrtc::Native;
 pub(super) use nvrtc::absence;

@@ -15,7 +15,7 @@ use elinvar::{Buffer, Device, DeviceKind, Stream, bf16, f16};
 use super::problem::{Agreement, Argument};
 use super::team::Team;
 use super::{attention, blas, onednn};
-use crate::bench::cuda::Product;
+use crate::bench::cuda::{Dnn, DnnOperation, Product};
 use crate::bench::{Context, Measured};
 use crate::failure::Result;
 use crate::report::median;
@@ -23,7 +23,7 @@ use crate::report::median;
 type Row = (&'static str, fn(&Context) -> Result<Measured>);
 
 /// The benchmarks by name.
-pub const ROWS: [Row; 23] = [
+pub const ROWS: [Row; 27] = [
     ("tensor_matmul_f32_small", small),
     ("tensor_matmul_f32_256", |context| matmul(context, 256, Route::Auto)),
     ("tensor_matmul_f32_512", |context| matmul(context, 512, Route::Auto)),
@@ -39,13 +39,21 @@ pub const ROWS: [Row; 23] = [
     ("tensor_matmul_f32_kernel", |context| square::<f32>(context, Route::Kernel)),
     ("tensor_matmul_f16_kernel", |context| square::<f16>(context, Route::Kernel)),
     ("tensor_matmul_bf16_kernel", |context| square::<bf16>(context, Route::Kernel)),
-    ("tensor_conv_3x3_64", |context| convolution(context, 3)),
-    ("tensor_conv_1x1_64", |context| convolution(context, 1)),
+    ("tensor_conv_3x3_64", |context| convolution(context, Window64::of(3), Route::Auto)),
+    ("tensor_conv_1x1_64", |context| convolution(context, Window64::of(1), Route::Auto)),
+    ("tensor_conv_3x3_64_kernel", |context| convolution(context, Window64::of(3), Route::Kernel)),
+    ("tensor_conv_3d_3x3x3_64", |context| {
+        convolution(context, Window64 { volumes: true, ..Window64::of(3) }, Route::Auto)
+    }),
+    ("tensor_conv_transposed_4x4_64", |context| {
+        convolution(context, Window64 { transposed: true, ..Window64::of(4) }, Route::Auto)
+    }),
     ("tensor_batch_norm_inference", |context| batch_norm(context, Statistics::Given)),
     ("tensor_batch_norm_training", |context| batch_norm(context, Statistics::Saved)),
     ("tensor_softmax_rows", |context| softmax(context, [4096, 1024], 1)),
     ("tensor_softmax_columns", |context| softmax(context, [1024, 4096], 0)),
-    ("tensor_attention_f32", attention_of_heads),
+    ("tensor_attention_f32", attention_of_heads::<f32>),
+    ("tensor_attention_f16", attention_of_heads::<f16>),
     ("tensor_transpose_f32", transpose),
 ];
 
@@ -188,6 +196,36 @@ fn agree_with_bare<T: Number>(ours: &Buffer<T>, library: &Product) -> Result<()>
         None => Ok(()),
         Some(text) => Err(elinvar::Error::DeviceLost(format!("cuBLASLt: {text}")).into()),
     }
+}
+
+/// cuDNN called bare for the same operation, on a GPU; its result has to be ours.
+fn bare_dnn<'b>(
+    device: &Device,
+    operation: &DnnOperation<'_>,
+    inputs: &[&[f32]],
+    ours: &Buffer<f32>,
+) -> Result<Option<Baseline<'b>>> {
+    if device.kind() != DeviceKind::Cuda {
+        return Ok(None);
+    }
+    let path = device.details().into_iter().find(|(name, _)| *name == "cuDNN").map(|(_, path)| path);
+    let missing = |why: String| Ok(Some(Baseline { name: "cudnn", run: Err(why) }));
+    let Some(path) = path.map(PathBuf::from).filter(|path| path.exists()) else {
+        return missing("cuDNN is not installed".into());
+    };
+    let library = match Dnn::new(&path, operation, inputs, ours.len())? {
+        Ok(library) => library,
+        Err(why) => return missing(why),
+    };
+    library.device_time(1)?;
+    agree("cuDNN", ours, &library.result()?)?;
+    let run: Timed<'b> = Box::new(move |iterations| library.device_time(iterations));
+    Ok(Some(Baseline { name: "cudnn", run: Ok(run) }))
+}
+
+/// Sizes as cuDNN takes them.
+fn sizes(shape: &[usize]) -> Vec<i32> {
+    shape.iter().map(|size| *size as i32).collect()
 }
 
 /// Host time of each of many small products until all have ended, compared with as many calls of the library.
@@ -371,51 +409,90 @@ fn copy_of<'b>(device: &Device, stream: &'b Stream, bytes: u64) -> Result<Baseli
     Ok(Baseline::plan("copy", stream, copy))
 }
 
-fn convolution(context: &Context, size: usize) -> Result<Measured> {
+/// A convolution of 64 channels: its window, and whether it has three spatial axes or is transposed.
+#[derive(Clone, Copy)]
+struct Window64 {
+    size: usize,
+    volumes: bool,
+    transposed: bool,
+}
+
+impl Window64 {
+    const fn of(size: usize) -> Self {
+        Self { size, volumes: false, transposed: false }
+    }
+}
+
+fn convolution(context: &Context, of: Window64, route: Route) -> Result<Measured> {
     let (device, stream) = (&context.device, context.device.stream()?);
-    let (n, channels, side) = (1, 64, 56);
-    let image = [n, channels, side, side];
-    let weights = [channels, channels, size, size];
-    let x = device.buffer_with_data(&numbers(image.iter().product()))?;
-    let w = device.buffer_with_data(&numbers(weights.iter().product()))?;
-    let mut out = device.buffer::<f32>(image.iter().product())?;
-    let of = Convolution { window: Window::stride(1).padded(size / 2), ..Convolution::default() };
-    let ours =
-        plan(of, &[&x.tensor(&image)?, &w.tensor(&weights)?], &mut out.tensor_mut(&image)?, Route::Auto)?;
+    let (channels, Window64 { size, volumes, transposed }) = (64, of);
+    let images = if device.kind() == DeviceKind::Cpu { 1 } else { 32 };
+    let (n, space) = if volumes { (images.min(4), vec![16, 28, 28]) } else { (images, vec![56, 56]) };
+    // A transposed convolution doubles the sizes.
+    let (stride, padding) = if transposed { (2, 1) } else { (1, size / 2) };
+    let scale = |factor: usize| space.iter().map(move |size| size * factor);
+    let image: Vec<usize> = [n, channels].into_iter().chain(scale(1)).collect();
+    let result: Vec<usize> = [n, channels].into_iter().chain(scale(stride)).collect();
+    let weights: Vec<usize> = [channels, channels].into_iter().chain(space.iter().map(|_| size)).collect();
+    let (a, b) = (numbers(image.iter().product()), numbers(weights.iter().product()));
+    let (x, w) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
+    let mut out = device.buffer::<f32>(result.iter().product())?;
+    let of =
+        Convolution { window: Window::stride(stride).padded(padding), transposed, ..Convolution::default() };
+    let ours = plan(of, &[&x.tensor(&image)?, &w.tensor(&weights)?], &mut out.tensor_mut(&result)?, route)?;
     stream.tensor_plan(&ours)?.wait()?;
+    let (x, weights, y) = (sizes(&image), sizes(&weights), sizes(&result));
+    let (stride, padding) = (stride as i32, padding as i32);
+    let work =
+        DnnOperation::Convolution { x: &x, weights: &weights, result: &y, stride, padding, transposed };
+    let library = bare_dnn(device, &work, &[&a, &b], &out)?;
     // The product of the unfolded image alone, which is a bound for what a library can do by a product.
-    let (m, k, columns) = (channels, channels * size * size, side * side);
+    let window = space.iter().map(|_| size).product::<usize>();
+    let (m, k, columns) = match transposed {
+        true => (channels * window, channels, space.iter().product::<usize>()),
+        false => (channels, channels * window, space.iter().product::<usize>()),
+    };
     let (a, b, mut c) = (numbers(m * k), numbers(k * columns), vec![0.0; m * columns]);
     let missing = absence(device, blas::openblas().map(drop));
-    let product = || blas::sgemm_by(context.threads, [m, columns, k], 1.0, &a, (&b, false), &mut c);
-    let baselines = vec![Baseline::library("openblas", missing, product)];
-    measure(&stream, &ours, baselines, format!("{image:?}, window {size}x{size}, {channels} channels"))
+    let product = || {
+        (0..n).for_each(|_| blas::sgemm_by(context.threads, [m, columns, k], 1.0, &a, (&b, false), &mut c));
+    };
+    let product = (device.kind() == DeviceKind::Cpu).then(|| Baseline::library("openblas", missing, product));
+    let baselines = library.into_iter().chain(product).collect();
+    measure(&stream, &ours, baselines, format!("{image:?} to {result:?}, window of {size}"))
 }
 
 fn batch_norm(context: &Context, statistics: Statistics) -> Result<Measured> {
     let (device, stream) = (&context.device, context.device.stream()?);
     // Larger than the caches.
     let shape = if device.kind() == DeviceKind::Cpu { [16, 64, 56, 56] } else { [256, 64, 56, 56] };
-    let x = device.buffer_with_data(&numbers(shape.iter().product()))?;
+    let values = numbers(shape.iter().product());
+    let x = device.buffer_with_data(&values)?;
     let parameters = device.buffer_with_data(&vec![1.0f32; 64])?;
     let mut out = device.buffer::<f32>(shape.iter().product())?;
     let (mut mean, mut deviation) = (device.buffer::<f32>(64)?, device.buffer::<f32>(64)?);
     let (x, one) = (x.tensor(&shape)?, parameters.tensor(&[64, 1, 1])?);
     let of = Normalize::batch(1, 4).statistics(statistics);
-    let mut out = out.tensor_mut(&shape)?;
+    let mut view = out.tensor_mut(&shape)?;
     let ours = match statistics {
-        Statistics::Given => Plan::new(of, &[&x, &one, &one, &one, &one], &mut [&mut out], Route::Auto)?,
+        Statistics::Given => Plan::new(of, &[&x, &one, &one, &one, &one], &mut [&mut view], Route::Auto)?,
         _ => {
             let (mut mean, mut deviation) =
                 (mean.tensor_mut(&[1, 64, 1, 1])?, deviation.tensor_mut(&[1, 64, 1, 1])?);
-            Plan::new(of, &[&x, &one, &one], &mut [&mut out, &mut mean, &mut deviation], Route::Auto)?
+            Plan::new(of, &[&x, &one, &one], &mut [&mut view, &mut mean, &mut deviation], Route::Auto)?
         }
     };
     // Statistics of all elements precede the first result, so a tensor that no cache holds is read twice.
     let again =
         if statistics == Statistics::Given { 0 } else { (shape.iter().product::<usize>() * 4) as u64 };
     let copy = copy_of(device, &stream, ours.bytes() + again)?;
-    measure(&stream, &ours, vec![copy], format!("{shape:?} floats"))
+    stream.tensor_plan(&ours)?.wait()?;
+    let (sizes, ones) = (sizes(&shape), vec![1.0f32; 64]);
+    let training = statistics != Statistics::Given;
+    let inputs: Vec<&[f32]> = [&values[..]].into_iter().chain([&ones[..]; 4]).collect();
+    let work = DnnOperation::BatchNorm { shape: &sizes, training };
+    let bare = bare_dnn(device, &work, &inputs[..if training { 3 } else { 5 }], &out)?;
+    measure(&stream, &ours, [copy].into_iter().chain(bare).collect(), format!("{shape:?} floats"))
 }
 
 fn softmax(context: &Context, mut shape: [usize; 2], axis: usize) -> Result<Measured> {
@@ -424,11 +501,16 @@ fn softmax(context: &Context, mut shape: [usize; 2], axis: usize) -> Result<Meas
         // Larger than the caches.
         shape[1 - axis] *= 16;
     }
-    let x = device.buffer_with_data(&numbers(shape[0] * shape[1]))?;
+    let values = numbers(shape[0] * shape[1]);
+    let x = device.buffer_with_data(&values)?;
     let mut out = device.buffer::<f32>(shape[0] * shape[1])?;
     let ours = plan(Softmax::new(axis), &[&x.tensor(&shape)?], &mut out.tensor_mut(&shape)?, Route::Auto)?;
     let copy = copy_of(device, &stream, ours.bytes())?;
-    measure(&stream, &ours, vec![copy], format!("{shape:?} floats along axis {axis}"))
+    stream.tensor_plan(&ours)?.wait()?;
+    let work = DnnOperation::Softmax { shape: shape.map(|size| size as i32), axis };
+    let bare = bare_dnn(device, &work, &[&values], &out)?;
+    let baselines = [copy].into_iter().chain(bare).collect();
+    measure(&stream, &ours, baselines, format!("{shape:?} floats along axis {axis}"))
 }
 
 fn transpose(context: &Context) -> Result<Measured> {
@@ -441,29 +523,39 @@ fn transpose(context: &Context) -> Result<Measured> {
     measure(&stream, &ours, vec![copy], format!("{shape:?} floats"))
 }
 
-fn attention_of_heads(context: &Context) -> Result<Measured> {
+/// Attention of heads, compared with a library's products of floats and a vectorized softmax on the CPU.
+fn attention_of_heads<T: Number>(context: &Context) -> Result<Measured> {
     let (device, stream) = (&context.device, context.device.stream()?);
-    let (heads, length, width) = (attention::HEADS, attention::LENGTH, attention::WIDTH);
+    let (width, is_cpu) = (attention::WIDTH, device.kind() == DeviceKind::Cpu);
+    let (heads, length) = if is_cpu { (attention::HEADS, attention::LENGTH) } else { (32, 2048) };
     let (shape, all) = ([1, heads, length, width], heads * length * width);
-    let values = || numbers(all);
-    let buffers = [device.buffer_with_data(&values())?, device.buffer_with_data(&values())?];
-    let value = device.buffer_with_data(&values())?;
-    let mut out = device.buffer::<f32>(all)?;
+    let values: Vec<T> = numbers(all).into_iter().map(T::of).collect();
+    let buffers = [device.buffer_with_data(&values)?, device.buffer_with_data(&values)?];
+    let value = device.buffer_with_data(&values)?;
+    let mut out = device.buffer::<T>(all)?;
     let views = [buffers[0].tensor(&shape)?, buffers[1].tensor(&shape)?, value.tensor(&shape)?];
     let views: Vec<&TensorRef<'_>> = views.iter().collect();
     let ours = plan(Attention::default(), &views, &mut out.tensor_mut(&shape)?, Route::Auto)?;
     stream.tensor_plan(&ours)?.wait()?;
-    let mut args: Vec<Argument> =
-        [values(), values(), values(), vec![0.0; all], vec![0.0; heads * length * length]]
+    let (mut args, team) = (Vec::new(), Team::new(context.threads)?);
+    let mut missing = absence(device, blas::openblas().map(drop));
+    if missing.is_none() && size_of::<T>() != size_of::<f32>() {
+        missing = Some("a library of floats");
+    }
+    if missing.is_none() {
+        let floats = || numbers(all);
+        args = [floats(), floats(), floats(), vec![0.0; all], vec![0.0; heads * length * length]]
             .map(Argument::Floats)
             .to_vec();
-    let team = Team::new(context.threads)?;
-    let missing = absence(device, blas::openblas().map(drop));
-    if missing.is_none() {
         attention::heads(&mut args, &team, blas::sgemm_of);
-        agree("tensor_attention_f32", &out, args[3].floats())?;
+        let wide = |of: Vec<T>| of.into_iter().map(Number::wide).collect::<Vec<_>>();
+        let library = args[3].floats().iter().map(|value| f64::from(*value)).collect::<Vec<_>>();
+        if let Some(text) = Agreement::Within(1e-4).difference(&wide(out.to_vec()?), &library) {
+            return Err(elinvar::Error::DeviceLost(format!("tensor_attention: {text}")).into());
+        }
     }
     let library = || team.inside(|| attention::heads(&mut args, &team, blas::sgemm_of));
     let baselines = vec![Baseline::library("openblas", missing, library)];
-    measure(&stream, &ours, baselines, format!("{heads} heads of {length} x {width}"))
+    let size = format!("{heads} heads of {length} x {width}, {}", T::DATA_TYPE);
+    measure(&stream, &ours, baselines, size)
 }

@@ -72,6 +72,7 @@ const WITHOUT_KERNELS: &[&str] = &[
     "sources::implied_indices",
     "sources::metal_libraries",
     "sources::only_the_given_folders",
+    "tensor::batch_normalization_by_the_library",
     "tensor::batches_by_the_library",
     "tensor::integers_by_the_library",
     "tensor::products_by_the_library",
@@ -81,8 +82,11 @@ const WITHOUT_KERNELS: &[&str] = &[
     "tensor::refused_pooling",
     "tensor::reshapes",
     "tensor::shapes_that_do_not_fit",
+    "tensor::softmax_by_the_library",
+    "tensor::transposed_convolutions_by_the_library",
     "tensor::views",
     "tensor::views_beyond_their_buffer",
+    "tensor::volumes_by_the_library",
     "tensor::windows_by_the_library",
 ];
 

@@ -357,7 +357,7 @@ fn main() {
         }
     }
     trials.push(Trial::test("suite::unsupported", move || lists(&list)));
-    let conclusion = libtest_mimic::run(&arguments, sample::sample(trials, 4));
+    let conclusion = libtest_mimic::run(&arguments, sample::sample(trials, 8));
     print_slowest();
     conclusion.exit();
 }

@@ -110,7 +110,7 @@ fn main() {
         trials.push(assembles.with_ignored_flag(none || left_out));
     }
     trials.push(Trial::test("ptx::without_kernels", without_kernels));
-    libtest_mimic::run(&arguments, sample::sample(trials, 8)).exit();
+    libtest_mimic::run(&arguments, sample::sample(trials, 16)).exit();
 }
 
 const NO_PTXAS: &str = "there is no ptxas: run `scripts/setup.sh numpy FOLDER`, which brings it on Linux, and set \

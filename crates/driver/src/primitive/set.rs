@@ -1,6 +1,6 @@
 //! [`Primitives`]: the set of primitives that a device supports.
 
-use super::{Activation, DataType, Extent, Images, Layout, Matrix, Primitive, PrimitiveKind, Volumes};
+use super::{Activation, DataType, Extent, Images, Layout, Primitive, PrimitiveKind, Volumes};
 use crate::{Error, MemorySlice, Result};
 
 /// A library with primitives. Each has rules of its own about shapes and layouts.
@@ -157,15 +157,6 @@ impl Primitives {
             ],
             (PrimitiveLibrary::Nvidia, Primitive::BatchNorm(p)) => {
                 &[(is_large(p.source), "takes volumes of less than 2³¹ elements only")]
-            }
-            (PrimitiveLibrary::Nvidia, Primitive::Softmax(p)) => {
-                let last = |m: Matrix| u128::from(m.rows) * u128::from(m.row_bytes / p.data_type.size());
-                let is_large = [p.source, p.result].map(last).iter().any(|last| *last > i32::MAX as u128);
-                &[
-                    // cuDNN 9.19 was up to 1.4 units of 2⁻¹¹ off for `f16`.
-                    (p.data_type != DataType::F32, "rounds the softmax of 16-bit types twice"),
-                    (is_large, "takes matrices of less than 2³¹ elements only"),
-                ]
             }
             (PrimitiveLibrary::Nvidia, Primitive::Pooling(p)) => {
                 &[(!p.window.padding.is_symmetric(), "pads opposite sides alike only")]

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     });
     let trials: Vec<Trial> = trials.collect();
     reasons.iter().for_each(|(why, count)| eprintln!("{count} cases are ignored: {why}"));
-    let code = libtest_mimic::run(&Arguments::from_args(), sample::sample(trials, 8)).exit_code();
+    let code = libtest_mimic::run(&Arguments::from_args(), sample::sample(trials, 16)).exit_code();
     let compared = COMPARED.load(Ordering::Relaxed);
     if compared > 0 {
         eprintln!("{compared} published kernels have the results of the driver");

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use elinvar_driver::primitive::{
-    BatchNorm, Convolution, DataType, Images, Layout, PoolKind, Pooling, Softmax, VolumeConvolution,
+    BatchNorm, Convolution, DataType, Images, Layout, PoolKind, Pooling, VolumeConvolution,
 };
 
 use super::WORKSPACE;
 use super::algorithms::Algorithms;
 use super::load::{Descriptor, Object, Status, library};
 use crate::context::Context;
-use volumes::{BatchNormPlan, SoftmaxPlan, VolumePlan};
+use volumes::{BatchNormPlan, VolumePlan};
 
 /// `CUDNN_STATUS_NOT_SUPPORTED` of version 9.
 const NOT_SUPPORTED: i32 = 3000;
@@ -117,10 +117,6 @@ library! {
             handle: Object, alpha: *const f32, added_tensor: Object, added: CUdeviceptr, beta: *const f32, result_tensor: Object,
             result: CUdeviceptr,
         );
-        softmax = "cudnnSoftmaxForward"(
-            handle: Object, algorithm: i32, mode: i32, alpha: *const f32, source_tensor: Object, source: CUdeviceptr,
-            beta: *const f32, result_tensor: Object, result: CUdeviceptr,
-        );
         normalize_by = "cudnnBatchNormalizationForwardInference"(
             handle: Object, mode: i32, alpha: *const f32, beta: *const f32, source_tensor: Object, source: CUdeviceptr,
             result_tensor: Object, result: CUdeviceptr, channels: Object, scale: CUdeviceptr, bias: CUdeviceptr,
@@ -155,7 +151,6 @@ pub(super) struct Handle {
     poolings: Vec<(Pooling, PoolingPlan)>,
     volumes: Vec<(VolumeConvolution, VolumePlan)>,
     batch_norms: Vec<(BatchNorm, BatchNormPlan)>,
-    softmaxes: Vec<(Softmax, SoftmaxPlan)>,
 }
 
 #[allow(unsafe_code)] // the library's promise
@@ -240,7 +235,6 @@ impl Dnn {
             poolings: Vec::new(),
             volumes: Vec::new(),
             batch_norms: Vec::new(),
-            softmaxes: Vec::new(),
         };
         // SAFETY: the stream is of the context.
         unsafe { handle.functions.set_stream(handle.handle, stream) }?;

@@ -1,12 +1,10 @@
-//! Convolutions of volumes, their transposes, batch normalization and softmax by cuDNN.
+//! Convolutions of volumes, their transposes, and batch normalization by cuDNN.
 //!
 //! cuDNN has a transposed convolution as the gradient of a convolution's data. Of its algorithms those are used whose sums are in `f32`
 //! and in a fixed order: products of matrices, but neither transforms nor atomic additions.
 
 use cudarc::driver::sys::CUdeviceptr;
-use elinvar_driver::primitive::{
-    BatchNorm, BatchStatistics, DataType, Layout, Softmax, VolumeConvolution, Volumes,
-};
+use elinvar_driver::primitive::{BatchNorm, BatchStatistics, DataType, Layout, VolumeConvolution, Volumes};
 
 use super::{
     CROSS_CORRELATION, Descriptor, FMA_MATH, Functions, Handle, NOT_SUPPORTED, Object, Status,
@@ -19,12 +17,6 @@ const FORWARD: &[i32] = &[1, 0];
 const TRANSPOSED: &[i32] = &[1];
 /// `CUDNN_BATCHNORM_SPATIAL`: statistics of each channel.
 const SPATIAL: i32 = 1;
-/// `CUDNN_SOFTMAX_ACCURATE`, which subtracts the maximum, and `CUDNN_SOFTMAX_LOG`.
-const ACCURATE: i32 = 1;
-const LOGARITHM: i32 = 2;
-/// `CUDNN_SOFTMAX_MODE_CHANNEL`: sums over the channels.
-const CHANNEL: i32 = 1;
-
 pub(super) struct VolumePlan {
     source: Descriptor<Functions>,
     weights: Descriptor<Functions>,
@@ -38,11 +30,6 @@ pub(super) struct VolumePlan {
 pub(super) struct BatchNormPlan {
     volumes: Descriptor<Functions>,
     channels: Descriptor<Functions>,
-}
-
-pub(super) struct SoftmaxPlan {
-    source: Descriptor<Functions>,
-    result: Descriptor<Functions>,
 }
 
 /// The last axes, as many as the library needs: at least two.
@@ -236,43 +223,6 @@ impl Handle {
                 ),
                 _ => Err(Status { call: "cudnnBatchNormalizationForwardTraining", code: NOT_SUPPORTED }),
             }
-        }
-    }
-
-    /// Appends a softmax to the stream.
-    pub(in super::super) fn softmax(
-        &mut self,
-        p: &Softmax,
-        [source, result]: [CUdeviceptr; 2],
-    ) -> Result<(), Status> {
-        let at = match position(&self.softmaxes, p) {
-            Some(at) => at,
-            None => {
-                let rows = |matrix: elinvar_driver::primitive::Matrix| {
-                    let (rows, columns) = (number(matrix.rows)?, number(matrix.columns)?);
-                    let row = matrix.row_bytes / p.data_type.size();
-                    let row = number(u32::try_from(row).unwrap_or(u32::MAX))?;
-                    self.tensor(p.data_type, &[rows, columns, 1, 1], &[row, 1, 1, 1])
-                };
-                let plan = SoftmaxPlan { source: rows(p.source)?, result: rows(p.result)? };
-                keep(&mut self.softmaxes, *p, plan)
-            }
-        };
-        let SoftmaxPlan { source: x, result: y } = &self.softmaxes[at].1;
-        let algorithm = if p.logarithm { LOGARITHM } else { ACCURATE };
-        // SAFETY: the descriptors were made for these shapes; the submission keeps the operands.
-        unsafe {
-            self.functions.softmax(
-                self.handle,
-                algorithm,
-                CHANNEL,
-                &1.0,
-                x.object,
-                source,
-                &0.0,
-                y.object,
-                result,
-            )
         }
     }
 

@@ -275,7 +275,8 @@ fn has_primitive((number, device): (usize, &Device), kind: PrimitiveKind, data_t
     match device.kind() {
         DeviceKind::Metal => {
             let has_library = profile.is_none_or(|profile| profile.trim() != "apple1");
-            has_library && matches!(data_type, DataType::F16 | DataType::F32)
+            let lacks = matches!(kind, PrimitiveKind::VolumeConvolution | PrimitiveKind::BatchNorm);
+            has_library && !lacks && matches!(data_type, DataType::F16 | DataType::F32)
         }
         DeviceKind::Cuda => device.caps().features.primitives.has(kind, data_type),
         DeviceKind::Cpu => {

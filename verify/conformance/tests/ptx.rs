@@ -88,6 +88,7 @@ const WITHOUT_KERNELS: &[&str] = &[
     "tensor::views_beyond_their_buffer",
     "tensor::volumes_by_the_library",
     "tensor::windows_by_the_library",
+    "tensor_operations::wrong_operations",
 ];
 
 fn main() {

@@ -92,6 +92,16 @@ impl<T: Pod> Download<T> {
         self.stage.to_vec()
     }
 
+    /// Blocks until the copy has ended, and copies the elements to `target`, without an allocation.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `target` has another length than the source; the copy's error, as [`Completion::wait`].
+    pub fn read(&self, target: &mut [T]) -> Result<()> {
+        expect_same("download", self.stage.len(), target.len())?;
+        self.done.wait()?;
+        self.stage.read(target)
+    }
+
     /// Blocks until the copy has ended, for at most `timeout`. Returns `None` on a timeout.
     ///
     /// # Errors

@@ -431,6 +431,10 @@ fn transfers_are_staged_and_wait_for_nothing() {
     assert!(download.wait_timeout(Duration::ZERO).unwrap().is_none());
     bench.sim.release();
     assert_eq!(download.wait().unwrap(), [2, 2, 3]);
+    let mut read = [0; 3];
+    download.read(&mut read).unwrap();
+    assert_eq!(read, [2, 2, 3]);
+    assert_eq!(invalid(download.read(&mut read[1..])), "download: the source has 3 elements, the target 2");
     assert_eq!(support::block_on(bench.stream.download(data.slice(1..3).unwrap()).unwrap()).unwrap(), [2, 3]);
     let copies: Vec<_> = bench
         .sim

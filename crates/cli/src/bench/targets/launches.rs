@@ -166,6 +166,7 @@ enum Job {
         input: Vec<f32>,
         on_device: Buffer<f32>,
         out: Buffer<f32>,
+        received: Vec<f32>,
     },
     Compute(Buffer<u32>),
     Copy {
@@ -181,6 +182,7 @@ impl Job {
                 input: (0..PART).map(|i| (i + number) as f32).collect(),
                 on_device: device.buffer(PART)?,
                 out: device.buffer(PART)?,
+                received: vec![0.0; PART],
             },
             1 => Self::Compute(device.buffer(64)?),
             _ => Self::Copy {
@@ -198,7 +200,7 @@ struct Mixed {
 }
 
 impl Mixed {
-    /// Submits a job; with `waits`, waits for each command. Returns what is left to wait for, and to be compared.
+    /// Submits a job; with `waits`, waits for each command. Returns what is left to wait for.
     #[allow(unsafe_code)] // launches
     fn submit(&self, stream: &Stream, job: &mut Job, waits: bool) -> Result<Pending> {
         let after = |done: Completion| -> Result<Completion> {
@@ -208,13 +210,17 @@ impl Mixed {
             Ok(done)
         };
         Ok(match job {
-            Job::Data { input, on_device, out } => {
+            Job::Data { input, on_device, out, received } => {
                 after(stream.upload(input, &mut *on_device)?)?;
                 let args = (&*on_device, &*on_device, &mut *out, PART as u32);
                 // SAFETY: each buffer has `PART` elements.
                 after(unsafe { self.add.launch(stream, Grid::threads(PART).group(GROUP), args) }?)?;
                 let download = stream.download(&*out)?;
-                if waits { Pending::Data(download.wait()?) } else { Pending::Download(download) }
+                if waits {
+                    download.read(received)?;
+                    return Ok(Pending::Nothing);
+                }
+                Pending::Download(download)
             }
             Job::Compute(out) => {
                 // SAFETY: 64 threads write one of 64 elements each.
@@ -230,20 +236,18 @@ impl Mixed {
 enum Pending {
     Completion(Completion),
     Download(elinvar::Download<f32>),
-    Data(Vec<f32>),
+    Nothing,
 }
 
 impl Pending {
-    /// Waits for the job; returns what the host has received.
-    fn end(self) -> Result<Option<Vec<f32>>> {
-        Ok(match self {
-            Self::Completion(done) => {
-                done.wait()?;
-                None
-            }
-            Self::Download(download) => Some(download.wait()?),
-            Self::Data(received) => Some(received),
-        })
+    /// Waits for the job, and reads what it sends to the host.
+    fn end(self, job: &mut Job) -> Result<()> {
+        match (self, job) {
+            (Self::Download(download), Job::Data { received, .. }) => download.read(received)?,
+            (Self::Completion(done), _) => drop(done.wait()?),
+            _ => {}
+        }
+        Ok(())
     }
 }
 
@@ -265,13 +269,14 @@ pub(super) fn mixed_load(context: &Context) -> Result<f64> {
                 let stream = &streams[if waits { 0 } else { number / KINDS % STREAMS }];
                 pending.push(mixed.submit(stream, job, waits)?);
             }
-            let received: Vec<_> = pending.into_iter().map(Pending::end).collect::<Result<_>>()?;
+            pending.into_iter().zip(&mut jobs).try_for_each(|(pending, job)| pending.end(job))?;
             // The first round builds what is needed.
             times.extend((round > 0).then(|| start.elapsed().as_nanos() as u64));
-            for (job, received) in jobs.iter().zip(received) {
-                if let (Job::Data { input, .. }, Some(received)) = (job, received) {
+            for job in &mut jobs {
+                if let Job::Data { input, received, .. } = job {
                     let sums: Vec<f32> = input.iter().map(|x| x + x).collect();
-                    compare("vector_add of the mixed load", &received, &sums)?;
+                    compare("vector_add of the mixed load", received, &sums)?;
+                    received.fill(0.0);
                 }
             }
         }

@@ -96,6 +96,7 @@ pub use launch::suggest::Suggestion;
 pub use launch::timestamp::Timestamp;
 pub use launch::transfer::Download;
 pub use launch::tune::Tuning;
+pub use launch::variants::{TunedKernel, Variants};
 pub use memory::buffer::Buffer;
 pub use memory::host_access::HostAccess;
 pub use memory::map::{Map, MapMut};

@@ -31,6 +31,13 @@ impl Constants {
         self.set_bytes(key, scalar, bytes)
     }
 
+    /// The last value that was set for this key, if it has this type.
+    pub fn get<V: ConstantValue>(&self, key: impl Into<ConstantKey>) -> Option<V> {
+        let key = key.into();
+        let constant = self.list.iter().rev().find(|constant| constant.key == key)?;
+        V::read(constant.scalar, &constant.bytes)
+    }
+
     /// The values, in the order in which they were added.
     pub fn values(&self) -> &[Constant] {
         &self.list
@@ -56,6 +63,12 @@ pub trait ConstantValue: sealed::Sealed {
     /// Appends the value's bytes in native byte order. Returns the component type.
     #[doc(hidden)]
     fn write(&self, bytes: &mut Vec<u8>) -> Scalar;
+
+    /// The value of these bytes, if they are of this type.
+    #[doc(hidden)]
+    fn read(scalar: Scalar, bytes: &[u8]) -> Option<Self>
+    where
+        Self: Sized;
 }
 
 mod sealed {
@@ -67,8 +80,13 @@ macro_rules! scalars {
         impl sealed::Sealed for $host {}
         impl ConstantValue for $host {
             fn write(&self, bytes: &mut Vec<u8>) -> Scalar {
-                bytes.extend(self.to_le_bytes());
+                bytes.extend(self.to_ne_bytes());
                 Scalar::$scalar
+            }
+
+            fn read(scalar: Scalar, bytes: &[u8]) -> Option<Self> {
+                let bytes = bytes.try_into().ok().filter(|_| scalar == Scalar::$scalar);
+                bytes.map(Self::from_ne_bytes)
             }
         }
     )*};
@@ -81,6 +99,13 @@ impl ConstantValue for bool {
     fn write(&self, bytes: &mut Vec<u8>) -> Scalar {
         bytes.push(u8::from(*self));
         Scalar::Bool
+    }
+
+    fn read(scalar: Scalar, bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [byte] if scalar == Scalar::Bool => Some(*byte != 0),
+            _ => None,
+        }
     }
 }
 
@@ -95,6 +120,12 @@ macro_rules! vectors {
                     value.write(bytes);
                 }
                 scalar
+            }
+
+            fn read(scalar: Scalar, bytes: &[u8]) -> Option<Self> {
+                let size = bytes.len() / $lanes;
+                let lanes = (size > 0).then(|| bytes.chunks(size).map(|bytes| T::read(scalar, bytes)));
+                lanes?.collect::<Option<Vec<T>>>()?.try_into().ok()
             }
         }
     )*};
@@ -119,5 +150,13 @@ mod tests {
                 (ConstantKey::Name("v".into()), Scalar::F32, &vector),
             ]
         );
+        assert_eq!(constants.get::<u32>(3), Some(7));
+        assert_eq!(
+            (constants.get::<i32>(3), constants.get::<u32>("b"), constants.get::<u32>(4)),
+            (None, None, None)
+        );
+        assert_eq!((constants.get("b"), constants.get("v")), (Some(true), Some([1.0f32, -2.0])));
+        assert_eq!((constants.get::<[f32; 3]>("v"), constants.get::<f32>("v")), (None, None));
+        assert_eq!(constants.clone().set("b", false).get("b"), Some(false), "the last");
     }
 }

@@ -125,6 +125,18 @@ impl Grid {
         self.cooperative
     }
 
+    /// Class of grids for which a measurement holds: the sizes rounded up to powers of two, and the threadgroup.
+    pub(crate) fn size_class(&self) -> ([u128; 3], Option<[i128; 3]>) {
+        let counts = match &self.count {
+            Count::Threads(counts) | Count::Groups(counts) => *counts,
+            Count::Indirect(..) => [0; 3],
+        };
+        (
+            counts.map(|count| count.unsigned_abs().checked_next_power_of_two().unwrap_or(u128::MAX)),
+            self.group,
+        )
+    }
+
     /// Whether it has a threadgroup size.
     pub(crate) fn has_group(&self) -> bool {
         self.group.is_some()

@@ -97,12 +97,17 @@ impl Library {
 
     pub(crate) fn build(&self, name: &str, options: PipelineOptions) -> Result<Kernel> {
         self.device.expect_here("a kernel")?;
+        let identity = self.identity(name, &options);
+        let pipeline = self.pipeline(name, options)?;
+        Ok(Kernel::new(self.device.clone(), pipeline, identity.into()))
+    }
+
+    /// Identifies a kernel across processes, by source, name and options.
+    pub(crate) fn identity(&self, name: &str, options: &PipelineOptions) -> String {
         let mut hash = blake3::Hasher::new();
         let (constants, checked) = (&options.constants, options.checked);
         hash.update(self.source_hash.as_bytes()).update(format!("{constants:?}{checked}").as_bytes());
-        let identity = format!("{name}:{}", hash.finalize().to_hex());
-        let pipeline = self.pipeline(name, options)?;
-        Ok(Kernel::new(self.device.clone(), pipeline, identity.into()))
+        format!("{name}:{}", hash.finalize().to_hex())
     }
 }
 

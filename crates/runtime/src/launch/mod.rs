@@ -22,3 +22,4 @@ pub(crate) mod suggest;
 pub(crate) mod timestamp;
 pub(crate) mod transfer;
 pub(crate) mod tune;
+pub(crate) mod variants;

@@ -78,7 +78,7 @@ impl Measured {
 }
 
 /// Class of grids that share a result.
-fn class(threads: Dim3) -> [u32; 3] {
+pub(crate) fn class(threads: Dim3) -> [u32; 3] {
     threads.to_array().map(|side| side.checked_next_power_of_two().unwrap_or(u32::MAX))
 }
 
@@ -95,12 +95,12 @@ pub enum Tuning {
 }
 
 /// Arguments that a kernel may write, with copies of their contents.
-struct Kept {
+pub(crate) struct Kept {
     copies: Vec<(Span, Buffer<u8>)>,
 }
 
 impl Kept {
-    fn new(stream: &Stream, args: &[Arg]) -> Result<Self> {
+    pub(crate) fn new(stream: &Stream, args: &[Arg]) -> Result<Self> {
         let mut copies = Vec::new();
         for arg in args {
             let span = match &arg.value {
@@ -118,7 +118,7 @@ impl Kept {
         Ok(kept)
     }
 
-    fn restore(&self, stream: &Stream) -> Result<()> {
+    pub(crate) fn restore(&self, stream: &Stream) -> Result<()> {
         self.copy(stream, |span, copy| [copy.span.clone(), span.clone()])
     }
 
@@ -199,10 +199,15 @@ impl Kernel {
             None => {
                 let args = args.into_args();
                 let kept = Kept::new(stream, &args)?;
+                // Kernels with grid barriers can be tuned too.
+                let grid = |size: &Dim3| Grid::threads(threads).group(*size).cooperative();
+                let runs = sizes.iter().enumerate();
+                let runs = runs.map(|(index, size)| Run::new(index, self.clone(), grid(size))).collect();
                 // SAFETY: the caller vouches for launches with any size.
-                let measured = unsafe { self.measure_sizes(stream, threads, &args, &sizes) };
+                let measured = unsafe { fastest(stream, runs, &args) };
                 kept.restore(stream)?;
                 let measured = measured?;
+                let measured = Measured { group: sizes[measured.index], ns: measured.ns };
                 cache.store(&key, &encode(&(measured.group.to_array(), measured.ns)));
                 measured
             }
@@ -217,52 +222,67 @@ impl Kernel {
         let is_known = self.device.kind() != DeviceKind::Cpu && !has_memory;
         is_known.then(|| self.pipeline.resident_groups(size, 0).ok()).flatten()
     }
+}
 
-    /// The fastest of these sizes; the first, unless another is faster by more than the noise.
+/// A launch that is measured.
+pub(crate) struct Run {
+    /// Its place in the caller's list.
+    pub(crate) index: usize,
+    pub(crate) kernel: Kernel,
+    grid: Grid,
+    /// The shortest duration so far.
+    pub(crate) ns: u64,
+}
+
+impl Run {
+    pub(crate) fn new(index: usize, kernel: Kernel, grid: Grid) -> Self {
+        Self { index, kernel, grid, ns: u64::MAX }
+    }
+
+    /// Launches it once, with optimized code, and returns its duration.
     #[allow(unsafe_code)] // launches
-    unsafe fn measure_sizes(
-        &self,
-        stream: &Stream,
-        threads: Dim3,
-        args: &[Arg],
-        sizes: &[Dim3],
-    ) -> Result<Measured> {
-        // Kernels with grid barriers can be tuned too.
-        let grid = |group| Grid::threads(threads).group(group).cooperative();
-        let mut measured: Vec<Measured> = Vec::new();
-        for group in sizes {
-            self.pipeline.optimize(*group)?;
-            measured.push(Measured { group: *group, ns: u64::MAX });
+    pub(crate) unsafe fn once(&self, stream: &Stream, args: &[Arg]) -> Result<u64> {
+        if let Some(size) = self.grid.resolve(&self.kernel)? {
+            self.kernel.pipeline.optimize(size.group)?;
         }
-        let run = |measured: &mut [Measured], fewest: usize| {
-            let start = Instant::now();
-            for round in 0..=MOST_ROUNDS {
-                for measured in &mut *measured {
-                    let profile = stream.profile(1, |command_buffer| {
-                        // SAFETY: the caller vouches for launches with any size.
-                        unsafe { command_buffer.launch(self, grid(measured.group), args) }
-                    })?;
-                    // The first round warms up.
-                    if round > 0 {
-                        measured.ns = measured.ns.min(profile.min_ns());
-                    }
-                }
-                if round >= fewest && start.elapsed() > TIME {
-                    break;
+        let profile = stream.profile(1, |command_buffer| {
+            // SAFETY: the caller vouches for the launch.
+            unsafe { command_buffer.launch(&self.kernel, self.grid.clone(), args) }
+        })?;
+        Ok(profile.min_ns())
+    }
+}
+
+/// The fastest of these launches; the first, unless another is faster by more than the noise.
+#[allow(unsafe_code)] // launches
+pub(crate) unsafe fn fastest(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) -> Result<Run> {
+    let measure = |runs: &mut [&mut Run], fewest: usize| {
+        let start = Instant::now();
+        for round in 0..=MOST_ROUNDS {
+            for run in runs.iter_mut() {
+                // SAFETY: the caller vouches for the launches.
+                let ns = unsafe { run.once(stream, args) }?;
+                // The first round warms up.
+                if round > 0 {
+                    run.ns = run.ns.min(ns);
                 }
             }
-            Ok::<_, Error>(())
-        };
-        run(&mut measured, FEWEST_ROUNDS)?;
-        let first = measured.first().copied().ok_or_else(|| Error::invalid("tune: no size"))?;
-        let best = measured.into_iter().min_by_key(|measured| measured.ns).unwrap_or(first);
-        // Of many sizes, one is the fastest by chance: it has to be so again.
-        let mut pair = [first, best].map(|one| Measured { ns: u64::MAX, ..one });
-        if first.group != best.group {
-            run(&mut pair, FEWEST_OF_TWO)?;
+            if round >= fewest && start.elapsed() > TIME {
+                break;
+            }
         }
-        let [first, best] = if first.group == best.group { [first, best] } else { pair };
-        let is_faster = best.ns < first.ns - first.ns / NOISE;
-        Ok(if is_faster { best } else { first })
+        Ok::<_, Error>(())
+    };
+    measure(&mut runs.iter_mut().collect::<Vec<_>>(), FEWEST_ROUNDS)?;
+    let best = (0..runs.len()).min_by_key(|i| runs[*i].ns);
+    let best = best.ok_or_else(|| Error::invalid("tune: nothing to measure"))?;
+    if best == 0 {
+        return Ok(runs.swap_remove(0));
     }
+    // Of many, one is the fastest by chance: it has to be so again.
+    let (mut best, mut first) = (runs.swap_remove(best), runs.swap_remove(0));
+    (first.ns, best.ns) = (u64::MAX, u64::MAX);
+    measure(&mut [&mut first, &mut best], FEWEST_OF_TWO)?;
+    let is_faster = best.ns < first.ns - first.ns / NOISE;
+    Ok(if is_faster { best } else { first })
 }

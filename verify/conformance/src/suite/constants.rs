@@ -1,12 +1,14 @@
 //! Function constants: specialization, optional constants, arguments that depend on a constant.
 
-use elinvar::{Constants, Device, ElementType, Error, Grid, Library, Scalar, Source};
+use elinvar::{
+    Constants, Device, ElementType, Error, Grid, Library, Scalar, Source, TunedKernel, Tuning, Variants,
+};
 
 use super::{CaseResult, expect_all, run};
 
 cases!("constants": scalars_and_vectors, by_index_and_derived, optional, conditional_arguments, many_absent_arguments, shared_indices,
     arrays_by_value,
-    one_source_many_kernels, listed, refused);
+    one_source_many_kernels, listed, refused, variants_are_measured);
 
 const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
 
@@ -298,5 +300,67 @@ fn refused(device: &Device) -> CaseResult {
         Err(other) => panic!("another kind of error: {other}"),
         Ok(_) => panic!("made"),
     }
+    Ok(())
+}
+
+/// Variants of which those with `STEPS` of 0 do the same in much less time. A thread has `TILE` elements.
+#[allow(unsafe_code)] // launches
+fn variants_are_measured(device: &Device) -> CaseResult {
+    const COUNT: u32 = 1 << 12;
+    // What other runs have measured is of another source.
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos());
+    let text = format!(
+        "// {} {now}
+        constant uint STEPS [[function_constant(0)]];
+        constant uint TILE [[function_constant(1)]];
+        kernel void add(device uint* data, uint i [[thread_position_in_grid]]) {{
+            uint state = i + 1;
+            for (uint s = 0; s < STEPS; ++s) {{ state ^= state << 13; state ^= state >> 17; state ^= state << 5; }}
+            for (uint e = 0; e < TILE; ++e) data[i * TILE + e] += state != 0 ? 1 : 2;
+        }}",
+        std::process::id()
+    );
+    let library = library(device, &text)?;
+    let stream = device.stream()?;
+    let mut data = device.buffer_with_data(&(0..COUNT).collect::<Vec<u32>>())?;
+    // A threadgroup of `TILE` 64 is beyond every device's limit.
+    let grid = |constants: &Constants| {
+        let tile = constants.get::<u32>("TILE").unwrap_or(1);
+        let grid = Grid::threads(COUNT / tile);
+        if tile == 64 { grid.group(1 << 20) } else { grid }
+    };
+    let mut tune = |variants: &Variants, tuning| -> elinvar::Result<TunedKernel> {
+        // SAFETY: the threads of a grid have all elements, one each.
+        unsafe { library.tune(&stream, "add", variants, grid, (&mut data,), tuning) }
+    };
+    let all = Variants::new().constant("STEPS", [1_u32 << 12, 0, 1 << 13]).constant("TILE", [1_u32, 64, 4]);
+    let all = all.retain(|constants| {
+        constants.get("STEPS") != Some(1_u32 << 13) || constants.get("TILE") == Some(1_u32)
+    });
+    assert_eq!(all.list().len(), 7);
+    let default = tune(&all, Tuning::Predicted)?;
+    assert_eq!((&default.constants, &*default.reason), (&all.list()[0], "the default, not measured"));
+    let tuned = tune(&all, Tuning::Remembered)?;
+    assert_eq!(tuned.constants.get::<u32>("STEPS"), Some(0), "{}", tuned.reason);
+    assert_ne!(tuned.constants.get::<u32>("TILE"), Some(64), "{}", tuned.reason);
+    assert!(tuned.reason.ends_with(" ns, the fastest of 7 variants"), "{}", tuned.reason);
+    let again = tune(&all, Tuning::Remembered)?;
+    assert_eq!(
+        (&again.constants, again.reason),
+        (&tuned.constants, format!("{}, measured earlier", tuned.reason))
+    );
+    let of = |error: elinvar::Result<TunedKernel>| error.expect_err("nothing to choose from").to_string();
+    let refused =
+        of(tune(&all.clone().retain(|constants| constants.get("TILE") == Some(64_u32)), Tuning::Measured));
+    assert!(refused.contains("`add`") && refused.contains("1048576"), "{refused}");
+    let many = Variants::new().constant("STEPS", 0..257_u32).constant("TILE", [1_u32]);
+    for (variants, count) in [(all.retain(|_| false), 0), (many, 257)] {
+        let expected = format!("kernel `add`: tune: {count} variants; allowed are 1 to 256");
+        assert_eq!(of(tune(&variants, Tuning::Measured)), expected);
+    }
+    expect_all(&data.to_vec()?, |e| e as u32);
+    // SAFETY: as above.
+    unsafe { tuned.kernel.launch(&stream, tuned.grid, (&mut data,)) }?.wait()?;
+    expect_all(&data.to_vec()?, |e| e as u32 + 1);
     Ok(())
 }

@@ -32,7 +32,9 @@ pub use evaluate::Launch;
 pub use findings::{Finding, Rule};
 pub use forms::Space;
 pub use launch::{Effort, LaunchTotals, SiteTotals};
-pub use occupancy::{Limiter, Multiprocessor, Occupancy, occupancies, occupancy};
+pub use occupancy::{
+    CoreCaches, Limiter, Multiprocessor, Occupancy, apple_occupancy, cpu_occupancy, occupancies, occupancy,
+};
 pub use operations::Operations;
 pub use portability::{AppleFamily, Violation, violations};
 pub use roofline::{Bound, Roofline};

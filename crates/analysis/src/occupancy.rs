@@ -1,10 +1,16 @@
-//! Occupancy: how many threadgroups a GPU core holds at a time, by threads, registers and threadgroup memory.
+//! Occupancy: how many threadgroups a GPU core holds at a time, by threads, registers and threadgroup memory; on a CPU, how much of its core a
+//! threadgroup uses.
 //!
 //! For NVIDIA GPUs the limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability", and the
 //! units of allocation those of NVIDIA's occupancy calculator, `cuda_occupancy.h` of CUDA 13.5: registers by 256 for each warp, within a quarter
 //! of the register file for each of four schedulers; shared memory by 128 bytes, before compute capability 8.0 by 256, with 1 KiB of a block
 //! reserved by the system from 8.0 on. `tests/occupancy.txt` has results of that calculator.
 
+mod apple;
+mod cpu;
+
+pub use apple::apple_occupancy;
+pub use cpu::{CoreCaches, cpu_occupancy};
 use serde::Serialize;
 
 /// Threads of a warp.
@@ -68,8 +74,18 @@ pub enum Limiter {
     Blocks,
     /// Registers.
     Registers,
-    /// Shared memory.
+    /// Shared memory, or threadgroup memory.
     Memory,
+    /// The number of resident simdgroups.
+    Simdgroups,
+    /// A CPU's core runs one threadgroup at a time.
+    Core,
+    /// Lanes of a vector without a thread.
+    Lanes,
+    /// A first level data cache that is smaller than the threadgroup's memory and live values.
+    L1,
+    /// A second level cache that is smaller than these.
+    L2,
 }
 
 /// The occupancy of one size.
@@ -81,10 +97,29 @@ pub struct Occupancy {
     pub groups: u32,
     /// Simdgroups of a core.
     pub simdgroups: u32,
-    /// Simdgroups over the most that a core holds, 0 to 1.
+    /// Simdgroups over the most that a core holds, 0 to 1. On a CPU, lanes with a thread over those of the threadgroup's vectors.
     pub share: f64,
     /// What allows no more.
     pub limiter: Limiter,
+    /// On a CPU, bytes of threadgroup memory and of values that live across barriers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scratch_bytes: Option<u64>,
+}
+
+impl Occupancy {
+    /// That of a size of which each of these limits allows a number of threadgroups, on a core that holds `most` simdgroups.
+    fn limited(
+        threads: u32,
+        simdgroups: u32,
+        most: u32,
+        limits: impl IntoIterator<Item = (u32, Limiter)>,
+    ) -> Self {
+        let least = limits.into_iter().min_by_key(|(groups, _)| *groups);
+        let (groups, limiter) = least.unwrap_or((0, Limiter::Simdgroups));
+        let simdgroups = groups * simdgroups;
+        let share = f64::from(simdgroups) / f64::from(most);
+        Self { threads, groups, simdgroups, share, limiter, scratch_bytes: None }
+    }
 }
 
 /// The occupancy of threadgroups of `threads` threads, 1 to 1024, with `registers` registers for each thread and `bytes` bytes of threadgroup memory.
@@ -109,10 +144,7 @@ pub fn occupancy(core: &Multiprocessor, threads: u32, registers: u32, bytes: u64
         (by_registers, Limiter::Registers),
         (by_memory, Limiter::Memory),
     ];
-    let (groups, limiter) =
-        limits.into_iter().min_by_key(|(groups, _)| *groups).unwrap_or((0, Limiter::Warps));
-    let simdgroups = groups * warps;
-    Occupancy { threads, groups, simdgroups, share: f64::from(simdgroups) / f64::from(core.warps), limiter }
+    Occupancy::limited(threads, warps, core.warps, limits)
 }
 
 /// Sizes of whole simdgroups up to 1024 threads, and their occupancies.

@@ -20,6 +20,11 @@ impl AppleFamily {
     /// The family of the first Macs with Apple silicon, of M1.
     pub const M1: Self = Self(7);
 
+    /// Number in the name, 2 to 10.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
     /// Largest static and dynamic threadgroup memory of a threadgroup in bytes.
     pub const fn threadgroup_bytes(self) -> u64 {
         match self.0 {

@@ -134,7 +134,34 @@ fn occupancy_by_size() {
     assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
     assert!(svg.contains("128 threads: 75 %, registers"), "{svg}");
 
-    analyze(&["--occupancy", "cpu"]).expect(2, &["--occupancy cpu: occupancy is known for NVIDIA GPUs"]);
+    // A model of Apple's cores: 32 registers leave 32 simdgroups, 16 threadgroups of 4 KiB fit in 64 KiB.
+    let json = analyze(&["--json", "--occupancy", "metal:apple8", "--registers", "32"]).json();
+    let found = &kernel(&json)["occupancy"]["sizes"];
+    assert_eq!((&found[0]["groups"], &found[0]["limiter"]), (&json!(16), &json!("memory")));
+    assert_eq!((&found[3]["groups"], &found[3]["limiter"]), (&json!(8), &json!("simdgroups")));
+    for (target, why) in
+        [("metal:apple9", "allocated while a kernel runs"), ("metal:apple6", "nobody has published")]
+    {
+        analyze(&["--occupancy", target]).expect(2, &[target, why]);
+    }
+    // On a CPU: at least the threadgroup memory, and lanes of a level's vectors.
+    let json = analyze(&["--json", "--occupancy", "cpu:x86-64-v3"]).json();
+    let found = &kernel(&json)["occupancy"];
+    assert_eq!(found["registers_from"], "unused");
+    let sizes = found["sizes"].as_array().expect("sizes");
+    assert_eq!(
+        (&sizes[0]["threads"], &sizes[0]["share"], &sizes[0]["limiter"]),
+        (&json!(1), &json!(0.125), &json!("lanes"))
+    );
+    assert_eq!(
+        (&sizes[3]["threads"], &sizes[3]["share"], &sizes[3]["limiter"]),
+        (&json!(8), &json!(1.0), &json!("core"))
+    );
+    assert!(sizes.iter().all(|size| size["scratch_bytes"].as_u64() >= Some(4096)), "{sizes:?}");
+    let text = analyze(&["--occupancy", "cpu"]);
+    text.expect(0, &[]);
+    assert!(text.stdout.contains("scratch bytes") && text.stdout.contains("lanes used"), "{}", text.stdout);
+    analyze(&["--occupancy", "cpu", "--registers", "9"]).expect(2, &["does not depend on them"]);
     elinvar(&["analyze", &file, "--occupancy", "cuda", "--registers", "9", "--plot", plot])
         .expect(2, &["--plot shows one kernel, not 2"]);
     // Without the assembler, an estimate.

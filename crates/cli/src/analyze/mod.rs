@@ -94,10 +94,10 @@ pub struct Analyze {
     /// Print what --fix would change, as a unified diff
     #[arg(long, requires = "fix")]
     dry_run: bool,
-    /// Occupancy of a GPU, which need not be there, by threadgroup size
+    /// Occupancy of a device, which need not be there, by threadgroup size: cpu, cuda:sm_NN, metal:apple7
     ///
-    /// Registers are those of NVIDIA's assembler, if ELINVAR_PTXAS names it or it is on the path, otherwise an estimate.
-    #[arg(long, value_name = "cuda:sm_NN")]
+    /// For NVIDIA GPUs, registers are those of NVIDIA's assembler, if ELINVAR_PTXAS names it or it is on the path, otherwise an estimate, as for Apple's.
+    #[arg(long, value_name = "TARGET")]
     occupancy: Option<Target>,
     /// Registers of a thread, for --occupancy
     #[arg(long, value_name = "N", requires = "occupancy", value_parser = clap::value_parser!(u32).range(1..=255))]

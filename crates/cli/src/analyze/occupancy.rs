@@ -1,15 +1,20 @@
-//! `--occupancy`: the threadgroups that a core of an NVIDIA GPU holds, by size, as a table and a plot.
+//! `--occupancy`: the threadgroups that a core of a GPU holds, or the share of a CPU's core that one uses, by size, as a table and a plot.
 //!
-//! Registers are those that NVIDIA's assembler allocates, if it is installed; otherwise given, or estimated.
+//! Registers are those that NVIDIA's assembler allocates, if it is installed; otherwise given, or estimated. A CPU's scratch memory is that of
+//! the compiled kernel.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use elinvar::{Error, Source};
-use elinvar_analysis::{Analysis, Multiprocessor, Occupancy, occupancies};
+use elinvar_analysis::{
+    Analysis, AppleFamily, CoreCaches, Limiter, Multiprocessor, Occupancy, apple_occupancy, cpu_occupancy,
+    occupancies,
+};
 use elinvar_code::{max_threads, user_cache};
-use elinvar_driver::{Constant, PipelineOptions, Tier};
+use elinvar_driver::{Constant, Dim3, PipelineOptions, Tier};
+use elinvar_native::{Form, SizeBound};
 use elinvar_ptx::{Compiler, Constants};
 use serde::Serialize;
 
@@ -30,6 +35,8 @@ pub enum From {
     Ptxas,
     /// [`Analysis::live_registers`].
     Estimate,
+    /// The occupancy does not depend on registers.
+    Unused,
 }
 
 /// The occupancy of a kernel.
@@ -54,66 +61,89 @@ pub struct Request {
 
 impl KernelOccupancy {
     /// # Errors
-    /// Usage for a target that is not an NVIDIA GPU; those of the compiler, if the assembler is asked.
+    /// Usage for a target without limits that are known; those of the compiler, if it is asked.
     pub fn new(
         request: Request,
         source: &Source,
         analysis: &Analysis,
         constants: &[Constant],
     ) -> Result<Self> {
-        let Target::Cuda(target) = request.target else {
-            let why = "occupancy is known for NVIDIA GPUs, as `cuda:sm_90`";
-            return Err(Failure::usage(format!("--occupancy {}: {why}", request.target)));
-        };
-        let capability = target.capability();
-        let core = Multiprocessor::of(capability / 10, capability % 10);
-        let core = core
-            .ok_or_else(|| Failure::usage(format!("--occupancy {}: no limits are known", request.target)))?;
         let options =
             PipelineOptions { constants: constants.to_vec(), checked: false, tier: Tier::Optimized };
-        let (registers, registers_from) = match (request.registers, ptxas()) {
-            (Some(registers), _) => (registers, From::Given),
-            (None, Some(path)) => {
-                let compiler = Compiler::new(user_cache(), source, target)?;
-                let ptx = compiler.kernel(&analysis.kernel, &options, Constants::Values)?;
-                (assembled(&path, &ptx.text, &target.to_string())?, From::Ptxas)
+        let threadgroup_bytes = analysis.threadgroup_bytes + request.dynamic;
+        let estimate = u32::try_from(analysis.live_registers).unwrap_or(u32::MAX).clamp(1, 255);
+        let given = request.registers.map(|registers| (registers, From::Given));
+        let ((registers, registers_from), sizes) = match request.target {
+            Target::Cuda(target) => {
+                let capability = target.capability();
+                let core = Multiprocessor::of(capability / 10, capability % 10).ok_or_else(|| {
+                    Failure::usage(format!("--occupancy {}: no limits are known", request.target))
+                })?;
+                let registers = match (given, ptxas()) {
+                    (Some(given), _) => given,
+                    (None, Some(path)) => {
+                        let compiler = Compiler::new(user_cache(), source, target)?;
+                        let ptx = compiler.kernel(&analysis.kernel, &options, Constants::Values)?;
+                        (assembled(&path, &ptx.text, &target.to_string())?, From::Ptxas)
+                    }
+                    (None, None) => (estimate, From::Estimate),
+                };
+                (registers, occupancies(&core, registers.0, threadgroup_bytes))
             }
-            (None, None) => {
-                let registers = u32::try_from(analysis.live_registers).unwrap_or(u32::MAX);
-                (registers.clamp(1, 255), From::Estimate)
+            Target::Metal => {
+                let registers = given.unwrap_or((estimate, From::Estimate));
+                (registers, of_apple(AppleFamily::M1, registers.0, threadgroup_bytes)?)
+            }
+            Target::Apple(family) => {
+                let registers = given.unwrap_or((estimate, From::Estimate));
+                (registers, of_apple(family, registers.0, threadgroup_bytes)?)
+            }
+            Target::Cpu(level) => {
+                if request.registers.is_some() {
+                    return Err(Failure::usage(
+                        "--registers: the occupancy of a CPU does not depend on them",
+                    ));
+                }
+                let sizes = of_cpu(level, source, analysis, &options, request.dynamic)?;
+                ((0, From::Unused), sizes)
             }
         };
-        let threadgroup_bytes = analysis.threadgroup_bytes + request.dynamic;
-        let mut sizes = occupancies(&core, registers, threadgroup_bytes);
-        sizes.retain(|size| size.threads <= max_threads(analysis.signature()));
+        let most = max_threads(analysis.signature());
+        let sizes = sizes.into_iter().filter(|size| size.threads <= most).collect();
         Ok(Self { target: request.target.to_string(), registers, registers_from, threadgroup_bytes, sizes })
     }
 
+    fn is_of_cpu(&self) -> bool {
+        self.registers_from == From::Unused
+    }
+
     pub fn print(&self) -> Result<()> {
-        let from = match self.registers_from {
-            From::Given => "given",
-            From::Ptxas => "by ptxas",
-            From::Estimate => "an estimate",
-        };
         let Self { target, registers, threadgroup_bytes, .. } = self;
+        let from = match self.registers_from {
+            From::Given => format!("{registers} registers (given), "),
+            From::Ptxas => format!("{registers} registers (by ptxas), "),
+            From::Estimate => format!("{registers} registers (an estimate), "),
+            From::Unused => String::new(),
+        };
+        let model = if target.starts_with("metal") { ", by a model" } else { "" };
         say(format_args!(
-            "  occupancy on {target}: {registers} registers ({from}), {threadgroup_bytes} bytes of threadgroup memory"
+            "  occupancy on {target}{model}: {from}{threadgroup_bytes} bytes of threadgroup memory"
         ))?;
-        let rows: Vec<Vec<String>> = self
-            .sizes
-            .iter()
-            .filter(|size| size.threads.is_power_of_two())
-            .map(|size| {
-                vec![
-                    format!("    {}", size.threads),
-                    size.groups.to_string(),
-                    size.simdgroups.to_string(),
-                    format!("{:.0} %", size.share * 100.0),
-                    super::text::word(&size.limiter),
-                ]
-            })
-            .collect();
-        print_table(&["    threads", "threadgroups", "simdgroups", "occupancy", "limit"], &rows)
+        let row = |size: &Occupancy| {
+            let second = size.scratch_bytes.unwrap_or_else(|| size.groups.into());
+            vec![
+                format!("    {}", size.threads),
+                second.to_string(),
+                size.simdgroups.to_string(),
+                format!("{:.0} %", size.share * 100.0),
+                super::text::word(&size.limiter),
+            ]
+        };
+        let rows: Vec<Vec<String>> =
+            self.sizes.iter().filter(|size| size.threads.is_power_of_two()).map(row).collect();
+        let (second, share) =
+            if self.is_of_cpu() { ("scratch bytes", "lanes used") } else { ("threadgroups", "occupancy") };
+        print_table(&["    threads", second, "simdgroups", share, "limit"], &rows)
     }
 
     /// An SVG image: occupancy over threadgroup size, a bar for each number of simdgroups.
@@ -124,7 +154,11 @@ impl KernelOccupancy {
         const TOP: f64 = 32.0;
         let step = WIDTH / 32.0;
         let (right, bottom) = (LEFT + WIDTH, TOP + HEIGHT);
-        let title = super::escaped(&format!("{kernel} on {}: {} registers", self.target, self.registers));
+        let title = match self.is_of_cpu() {
+            true => format!("{kernel} on {}: lanes used", self.target),
+            false => format!("{kernel} on {}: {} registers", self.target, self.registers),
+        };
+        let title = super::escaped(&title);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"18\" font-size=\"13\">{title}</text>\n",
@@ -142,14 +176,10 @@ impl KernelOccupancy {
             );
         }
         for size in &self.sizes {
-            let x = LEFT + f64::from(size.threads / 32 - 1) * step;
+            // A bar begins where the next smaller number of simdgroups ends.
+            let x = LEFT + f64::from(size.threads.div_ceil(32) - 1) * step;
             let height = HEIGHT * size.share;
-            let color = match size.limiter {
-                elinvar_analysis::Limiter::Warps => "#4c78a8",
-                elinvar_analysis::Limiter::Blocks => "#72b7b2",
-                elinvar_analysis::Limiter::Registers => "#f58518",
-                elinvar_analysis::Limiter::Memory => "#e45756",
-            };
+            let color = color(size.limiter);
             let label = format!(
                 "{} threads: {:.0} %, {}",
                 size.threads,
@@ -173,9 +203,11 @@ impl KernelOccupancy {
                 );
             }
         }
-        let legend =
-            [("warps", "#4c78a8"), ("blocks", "#72b7b2"), ("registers", "#f58518"), ("memory", "#e45756")];
-        for (index, (name, color)) in legend.iter().enumerate() {
+        let mut limiters: Vec<Limiter> = self.sizes.iter().map(|size| size.limiter).collect();
+        limiters.sort_unstable_by_key(|limiter| *limiter as u8);
+        limiters.dedup();
+        for (index, limiter) in limiters.into_iter().enumerate() {
+            let (name, color) = (super::text::word(&limiter), color(limiter));
             let x = LEFT + 90.0 * index as f64;
             let y = bottom + 36.0;
             let _ = writeln!(
@@ -187,6 +219,80 @@ impl KernelOccupancy {
         }
         svg + "</svg>\n"
     }
+}
+
+/// A color for what limits occupancy.
+fn color(limiter: Limiter) -> &'static str {
+    match limiter {
+        Limiter::Warps | Limiter::Simdgroups | Limiter::Core => "#4c78a8",
+        Limiter::Blocks | Limiter::Lanes => "#72b7b2",
+        Limiter::Registers | Limiter::L1 => "#f58518",
+        Limiter::Memory | Limiter::L2 => "#e45756",
+    }
+}
+
+/// Sizes of whole simdgroups up to 1024 threads.
+fn simdgroups() -> impl Iterator<Item = u32> {
+    (1..=32).map(|count| 32 * count)
+}
+
+fn of_apple(family: AppleFamily, registers: u32, bytes: u64) -> Result<Vec<Occupancy>> {
+    if !(7..=8).contains(&family.number()) {
+        let why = if family.number() > 8 {
+            "registers and threadgroup memory are allocated while a kernel runs, so that no table of limits holds"
+        } else {
+            "nobody has published the limits of its cores"
+        };
+        return Err(Failure::usage(format!(
+            "--occupancy metal:{family}: {why}; there is a model of apple7 and apple8"
+        )));
+    }
+    let of = |threads| apple_occupancy(threads, registers, bytes, family.threadgroup_bytes());
+    Ok(simdgroups().map(of).collect())
+}
+
+/// Sizes along x, each compiled up to machine code. Caches are this machine's, if the code is for it.
+fn of_cpu(
+    level: Option<&'static str>,
+    source: &Source,
+    analysis: &Analysis,
+    options: &PipelineOptions,
+    dynamic: u64,
+) -> Result<Vec<Occupancy>> {
+    let target = level.map_or_else(elinvar_native::Target::from_env, elinvar_native::Target::of)?;
+    let caches = if level.is_none() { caches() } else { None };
+    // Threads that exchange values are in vectors of a whole simdgroup.
+    let exchanges = analysis.signature().code.is_some_and(|code| code.simdgroup);
+    let lanes = if exchanges { 32 } else { target.lanes() };
+    let compiler = elinvar_native::Compiler::new(user_cache(), source, target)?;
+    let most = max_threads(analysis.signature());
+    let sizes = [1, 2, 4, 8, 16].into_iter().chain([32, 64, 96, 128, 192, 256, 384, 512, 768, 1024]);
+    let sizes = sizes.filter(|threads| *threads <= most);
+    let of = |threads: u32| {
+        let form =
+            Form { group: Some(Dim3::new(threads, 1, 1)), stoppable: false, objects: SizeBound::DEFAULT };
+        let scratch = compiler.scratch_bytes(&analysis.kernel, options, form)?;
+        Ok(cpu_occupancy(threads, lanes, scratch + dynamic, caches))
+    };
+    sizes.map(of).collect()
+}
+
+/// The caches of the first processor, as Linux tells them.
+fn caches() -> Option<CoreCaches> {
+    let (mut l1, mut l2) = (None, None);
+    for index in 0..8 {
+        let read = |file: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}");
+            std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+        };
+        let size = || read("size")?.strip_suffix('K')?.parse::<u64>().ok().map(|kib| kib << 10);
+        match (read("level").as_deref(), read("type").as_deref()) {
+            (Some("1"), Some("Data" | "Unified")) => l1 = size(),
+            (Some("2"), Some("Data" | "Unified")) => l2 = size(),
+            _ => {}
+        }
+    }
+    Some(CoreCaches { l1: l1?, l2: l2? })
 }
 
 /// NVIDIA's assembler: that of `ELINVAR_PTXAS`, or the first on the path. An empty value turns it off.

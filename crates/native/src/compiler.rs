@@ -215,12 +215,12 @@ impl Compiler {
         self.generator.assembly(&self.vector_ir(name, options, form)?)
     }
 
-    /// Size in bytes of a threadgroup's scratch memory: static threadgroup memory, and values of its threads that live across barriers. Generates no
+    /// Size in bytes of the values of a threadgroup's threads that live across barriers; with grid barriers, static threadgroup memory as well. Generates no
     /// machine code.
     ///
     /// # Errors
     /// As [`Compiler::kernel`], apart from those of clang and the linker.
-    pub fn scratch_bytes(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<u64> {
+    pub fn live_bytes(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<u64> {
         let thread = self.program.thread(name, &options.constants)?;
         check_form(&thread.origin.signature, form)?;
         Ok(self.vectorize(&thread, options.checked, form)?.0.scratch_bytes)

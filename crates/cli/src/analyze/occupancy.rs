@@ -104,7 +104,7 @@ impl KernelOccupancy {
                         "--registers: the occupancy of a CPU does not depend on them",
                     ));
                 }
-                let sizes = of_cpu(level, source, analysis, &options, request.dynamic)?;
+                let sizes = of_cpu(level, source, analysis, &options, threadgroup_bytes)?;
                 ((0, From::Unused), sizes)
             }
         };
@@ -257,7 +257,7 @@ fn of_cpu(
     source: &Source,
     analysis: &Analysis,
     options: &PipelineOptions,
-    dynamic: u64,
+    threadgroup_bytes: u64,
 ) -> Result<Vec<Occupancy>> {
     let target = level.map_or_else(elinvar_native::Target::from_env, elinvar_native::Target::of)?;
     let caches = if level.is_none() { caches() } else { None };
@@ -271,8 +271,8 @@ fn of_cpu(
     let of = |threads: u32| {
         let form =
             Form { group: Some(Dim3::new(threads, 1, 1)), stoppable: false, objects: SizeBound::DEFAULT };
-        let scratch = compiler.scratch_bytes(&analysis.kernel, options, form)?;
-        Ok(cpu_occupancy(threads, lanes, scratch + dynamic, caches))
+        let live = compiler.live_bytes(&analysis.kernel, options, form)?;
+        Ok(cpu_occupancy(threads, lanes, live + threadgroup_bytes, caches))
     };
     sizes.map(of).collect()
 }

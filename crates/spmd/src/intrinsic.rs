@@ -1,4 +1,5 @@
-//! Intrinsics: positions and sizes, barriers, simdgroup and quadgroup operations, products of simdgroup matrices.
+//! Intrinsics: positions and sizes, barriers, simdgroup and quadgroup operations, products of simdgroup matrices, and scaling by powers
+//! of two.
 //!
 //! The front end's headers declare each as a function `__elinvar_*`; [`Intrinsic`] is the same list as a type, with the
 //! declarations. It is the whole interface between MSL's library and the back ends. The CPU back end, the PTX back end and the
@@ -39,6 +40,8 @@ pub enum Intrinsic {
     SimdgroupBarrier,
     /// An operation across a simdgroup or quadgroup.
     Group(GroupCall),
+    /// `float (float a, int n)`: a · 2ⁿ, rounded once, for a from 0.5 to 2 and n from -252 to 254; NaN for NaN and any n.
+    Scale,
     /// A log call, with a variable number of arguments; see [`crate::log_calls`].
     Log,
 }
@@ -52,6 +55,7 @@ impl Intrinsic {
             "grid_barrier" => Some(Self::GridBarrier),
             "yield" => Some(Self::Yield),
             "simdgroup_barrier" => Some(Self::SimdgroupBarrier),
+            "scale" => Some(Self::Scale),
             "log" => Some(Self::Log),
             _ => {
                 Position::parse(rest).map(Self::Position).or_else(|| GroupCall::parse(rest).map(Self::Group))
@@ -68,6 +72,7 @@ impl Intrinsic {
             Self::Yield => format!("{PREFIX}yield"),
             Self::SimdgroupBarrier => format!("{PREFIX}simdgroup_barrier"),
             Self::Group(call) => format!("{PREFIX}{}", call.name()),
+            Self::Scale => format!("{PREFIX}scale"),
             Self::Log => format!("{PREFIX}log"),
         }
     }
@@ -75,7 +80,7 @@ impl Intrinsic {
     /// Whether it is convergent: its effect depends on the set of threads that call it together, so calls must not be moved across control flow.
     pub fn is_convergent(self) -> bool {
         match self {
-            Self::Position(_) | Self::Log => false,
+            Self::Position(_) | Self::Scale | Self::Log => false,
             Self::ThreadgroupBarrier
             | Self::GridBarrier
             | Self::Yield
@@ -92,8 +97,14 @@ impl Intrinsic {
     /// All intrinsics of the headers; operations once for each of their groups and element types.
     pub fn all() -> impl Iterator<Item = Self> {
         let positions = Position::ALL.iter().map(|position| Self::Position(*position));
-        let others =
-            [Self::ThreadgroupBarrier, Self::GridBarrier, Self::Yield, Self::SimdgroupBarrier, Self::Log];
+        let others = [
+            Self::ThreadgroupBarrier,
+            Self::GridBarrier,
+            Self::Yield,
+            Self::SimdgroupBarrier,
+            Self::Scale,
+            Self::Log,
+        ];
         positions.chain(others).chain(GroupCall::all().map(Self::Group))
     }
 }

@@ -5,6 +5,7 @@ use elinvar_spmd::intrinsic::{Intrinsic, PREFIX, Position};
 
 use crate::fault::{Problem, Result};
 use crate::machine::Machine;
+use crate::math;
 use crate::memory::{Allocation, Place};
 use crate::space;
 use crate::thread::{Frame, Function, State, Thread, Waiting};
@@ -50,7 +51,7 @@ impl<'m> Machine<'m> {
             }
             Some(Intrinsic::SimdgroupBarrier) => Some(Function::SimdgroupBarrier),
             Some(Intrinsic::Group(call)) => Some(Function::Group(call)),
-            Some(Intrinsic::Position(_) | Intrinsic::Log) => None,
+            Some(Intrinsic::Position(_) | Intrinsic::Scale | Intrinsic::Log) => None,
             None if name == warp::BARRIER => {
                 thread.state = State::AtBarrier;
                 return Ok(());
@@ -66,6 +67,8 @@ impl<'m> Machine<'m> {
         } else if intrinsic == Some(Intrinsic::Log) {
             self.log_call(&args)?;
             None
+        } else if intrinsic == Some(Intrinsic::Scale) {
+            math::named("ldexp", &Type::Float, &args)?
         } else if [space::ASK, space::ARGUMENT, space::EXPECT].contains(&name) {
             self.space_call(name, &args)?
         } else if name.starts_with(PREFIX) {

@@ -46,7 +46,7 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
                 Some(Intrinsic::GridBarrier) => facts.grid_barriers += 1,
                 Some(Intrinsic::Yield) => facts.barriers += 1,
                 Some(Intrinsic::SimdgroupBarrier | Intrinsic::Group(_)) => facts.simdgroup = true,
-                Some(Intrinsic::Position(_) | Intrinsic::Log) | None => {}
+                Some(Intrinsic::Position(_) | Intrinsic::Scale | Intrinsic::Log) | None => {}
             },
             _ => {}
         }

@@ -40,7 +40,15 @@ pub(super) fn primitives(device: &ProtocolObject<dyn MTLDevice>) -> Primitives {
         return Primitives::NONE;
     }
     let mut set = Primitives::of(PrimitiveLibrary::MetalPerformanceShaders);
-    for kind in PrimitiveKind::ALL {
+    let kinds = [
+        PrimitiveKind::MatMul,
+        PrimitiveKind::MatVec,
+        PrimitiveKind::Softmax,
+        PrimitiveKind::Reduction,
+        PrimitiveKind::Convolution,
+        PrimitiveKind::Pooling,
+    ];
+    for kind in kinds {
         set = set.with(kind, DataType::F16).with(kind, DataType::F32);
     }
     // Texture limits of the families Apple2, and of Apple3, Mac2 and later (Metal feature set tables); a layer has four channels.

@@ -61,6 +61,8 @@ impl Work {
     /// steps is given up, with the reason: it has modified its workspace, from which it reads.
     fn lose(&self, bench: &Bench, stream: &Stream) -> usize {
         let computed = |plan: &&Plan| {
+            // By a worker, after the last one was killed.
+            bench.device.stream().unwrap().tensor_plan(plan).unwrap().wait().unwrap();
             bench.signal("-STOP");
             let lost = stream.tensor_plan(plan).unwrap();
             bench.signal("-KILL");

@@ -7,3 +7,6 @@ define void @__elinvar_entry(ptr %a) {
   ret void
 }
 declare float @llvm.ldexp.f32.i32(float, i32)
+; CHECK: %x = load float, ptr %a, align 4
+; CHECK-NEXT: %s = call float @llvm.ldexp.f32.i32(float %x, i32 -140)
+; CHECK-NEXT: store float %s, ptr %a, align 4

@@ -251,6 +251,7 @@ impl Compiler {
             registers: self.target().registers(),
             gathers: self.target().gathers(),
             half_arithmetic: self.target().half_arithmetic(),
+            scalef: self.target().scalef(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
             name: thread.origin.signature.name.clone(),
             invariant_bytes: args

@@ -126,6 +126,11 @@ impl Target {
         cfg!(target_arch = "aarch64") || self.name == NATIVE && processor::has_half_arithmetic()
     }
 
+    /// Whether the processor has `vscalefps` (AVX-512).
+    pub fn scalef(&self) -> bool {
+        cfg!(target_arch = "x86_64") && self.bits >= 512
+    }
+
     /// Whether the processor has gather and scatter instructions (AVX-512).
     pub fn gathers(&self) -> bool {
         cfg!(target_arch = "x86_64") && self.bits >= 512

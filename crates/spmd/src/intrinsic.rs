@@ -1,4 +1,5 @@
-//! Intrinsics: positions and sizes, barriers, simdgroup and quadgroup operations, products of simdgroup matrices.
+//! Intrinsics: positions and sizes, barriers, simdgroup and quadgroup operations, products of simdgroup matrices, and scaling by powers
+//! of two.
 //!
 //! The front end's headers declare each as a function `__elinvar_*`; [`Intrinsic`] is the same list as a type, with the
 //! declarations. It is the whole interface between MSL's library and the back ends. The CPU back end, the PTX back end and the
@@ -39,6 +40,8 @@ pub enum Intrinsic {
     SimdgroupBarrier,
     /// An operation across a simdgroup or quadgroup.
     Group(GroupCall),
+    /// `float (float a, int n)`: a · 2ⁿ, rounded once, for a from 0.5 to 2 and n from -252 to 254; NaN for NaN and any n.
+    Scale,
     /// A log call, with a variable number of arguments; see [`crate::log_calls`].
     Log,
     /// `bool (const void* left, long stride, const void* right, long stride, uint kind)`: whether the device computes a product of tensors
@@ -58,6 +61,7 @@ impl Intrinsic {
             "grid_barrier" => Some(Self::GridBarrier),
             "yield" => Some(Self::Yield),
             "simdgroup_barrier" => Some(Self::SimdgroupBarrier),
+            "scale" => Some(Self::Scale),
             "log" => Some(Self::Log),
             "has_tensor_product" => Some(Self::HasTensorProduct),
             "tensor_product" => Some(Self::TensorProduct),
@@ -76,6 +80,7 @@ impl Intrinsic {
             Self::Yield => format!("{PREFIX}yield"),
             Self::SimdgroupBarrier => format!("{PREFIX}simdgroup_barrier"),
             Self::Group(call) => format!("{PREFIX}{}", call.name()),
+            Self::Scale => format!("{PREFIX}scale"),
             Self::Log => format!("{PREFIX}log"),
             Self::HasTensorProduct => format!("{PREFIX}has_tensor_product"),
             Self::TensorProduct => format!("{PREFIX}tensor_product"),
@@ -85,7 +90,7 @@ impl Intrinsic {
     /// Whether it is convergent: its effect depends on the set of threads that call it together, so calls must not be moved across control flow.
     pub fn is_convergent(self) -> bool {
         match self {
-            Self::Position(_) | Self::Log | Self::HasTensorProduct => false,
+            Self::Position(_) | Self::Scale | Self::Log | Self::HasTensorProduct => false,
             Self::TensorProduct
             | Self::ThreadgroupBarrier
             | Self::GridBarrier
@@ -108,6 +113,7 @@ impl Intrinsic {
             Self::GridBarrier,
             Self::Yield,
             Self::SimdgroupBarrier,
+            Self::Scale,
             Self::Log,
             Self::HasTensorProduct,
             Self::TensorProduct,

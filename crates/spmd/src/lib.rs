@@ -109,6 +109,8 @@ pub struct Options {
     /// Whether the processor has instructions for arithmetic with halves. Otherwise operations that LLVM would take apart are computed in
     /// `float`, with the same results.
     pub half_arithmetic: bool,
+    /// Whether the processor has `vscalefps` (AVX-512).
+    pub scalef: bool,
     /// For each parameter of the entry, whether it points to dynamic threadgroup memory.
     pub threadgroup_args: Vec<bool>,
     /// For each parameter of the entry, the number of bytes from its start that are dereferenceable and invariant while the function

@@ -19,6 +19,7 @@ fn the_page_shows_what_is_compiled() {
         registers: 16,
         gathers: true,
         half_arithmetic: false,
+        scalef: false,
         threadgroup_args: vec![false; 3],
         name: "test".into(),
         invariant_bytes: vec![0, 0, 4],

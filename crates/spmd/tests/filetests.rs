@@ -7,7 +7,7 @@
 //! - `; CHECK-NOT: TEXT`: no line between the last match and the next one (or the end) contains it.
 //!
 //! Empty lines, and spaces at both ends of a line, do not count. A pass runs with all that its pipeline runs before it. Options: `target=nvptx`,
-//! `lanes=N` (default 8), `group=X` (default 64), `invariant=BYTES,…`, `checks=BYTES,…`, `stoppable`, `approximate`,
+//! `lanes=N` (default 8), `group=X` (default 64), `invariant=BYTES,…`, `checks=BYTES,…`, `stoppable`, `approximate`, `scalef`,
 //! `gib=N` (size of the largest buffer).
 //!
 //! `ELINVAR_BLESS=1` replaces the expectations of a file that fails by `CHECK` and `CHECK-NEXT` lines for its entry.
@@ -68,6 +68,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
     let (mut target, mut lanes, mut group) = (Target::Cpu, 8, GroupSize::Static([64, 1, 1]));
     let (mut invariant, mut checks, mut stoppable, mut approximate) = (Vec::new(), None, false, false);
     let mut tensor_products = false;
+    let mut scalef = false;
     let mut objects = SizeBound::DEFAULT;
     let numbers = |text: &str| text.split(',').map(|n| n.parse().unwrap_or(0)).collect::<Vec<u64>>();
     for word in words {
@@ -90,6 +91,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
             }
             ("approximate", "") => approximate = true,
             ("wgmma", "") => tensor_products = true,
+            ("scalef", "") => scalef = true,
             _ => return Err(format!("line 1: unknown option `{word}`")),
         }
     }
@@ -105,6 +107,7 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
                 registers: 16,
                 gathers: true,
                 half_arithmetic: false,
+                scalef,
                 threadgroup_args: vec![false; params],
                 invariant_bytes: invariant,
                 ascending: false,

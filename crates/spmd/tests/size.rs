@@ -63,6 +63,7 @@ fn lines(module: &Module) -> usize {
         registers: 16,
         gathers: true,
         half_arithmetic: false,
+        scalef: false,
         name: "test".into(),
         invariant_bytes: Vec::new(),
         threadgroup_args: vec![false],

@@ -163,6 +163,7 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
         registers: target.registers(),
         gathers: target.gathers(),
         half_arithmetic: target.half_arithmetic(),
+        scalef: target.scalef(),
         threadgroup_args: vec![false; 5],
         name: "fuzz".into(),
         invariant_bytes: vec![0, 0, 4, 0, 0],

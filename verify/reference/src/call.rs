@@ -5,6 +5,7 @@ use elinvar_spmd::intrinsic::{Intrinsic, PREFIX, Position};
 
 use crate::fault::{Problem, Result};
 use crate::machine::Machine;
+use crate::math;
 use crate::memory::{Allocation, Place};
 use crate::space;
 use crate::thread::{Frame, Function, State, Thread, Waiting};
@@ -53,6 +54,7 @@ impl<'m> Machine<'m> {
             // It has no product of tensors.
             Some(
                 Intrinsic::Position(_)
+                | Intrinsic::Scale
                 | Intrinsic::Log
                 | Intrinsic::HasTensorProduct
                 | Intrinsic::TensorProduct,
@@ -74,6 +76,8 @@ impl<'m> Machine<'m> {
             None
         } else if intrinsic == Some(Intrinsic::HasTensorProduct) {
             Some(Value::Bits(0))
+        } else if intrinsic == Some(Intrinsic::Scale) {
+            math::named("ldexp", &Type::Float, &args)?
         } else if [space::ASK, space::ARGUMENT, space::EXPECT].contains(&name) {
             self.space_call(name, &args)?
         } else if name.starts_with(PREFIX) {

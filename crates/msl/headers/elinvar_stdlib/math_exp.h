@@ -6,7 +6,7 @@ namespace real {
 // e^r * 2^n for r from -0.35 to 0.35.
 ELINVAR_INLINE float exp_near_zero(float r, int n) {
     float p = polynomial(r, 0x1.6acfeep-10f, 0x1.123f22p-7f, 0x1.55584ep-5f, 0x1.55548ap-3f, 0x1.fffffcp-2f);
-    return scaled(1.0f + fma(r * r, p, r), n);
+    return __elinvar_scale(1.0f + fma(r * r, p, r), n);
 }
 
 // e^x * 2^shift, for a shift of 0 or -1.

@@ -340,40 +340,57 @@ pub(crate) fn map(
 const TILE: usize = 32;
 /// Rows of threads of a tile.
 const TILE_ROWS: usize = 8;
-/// Most matrices of a transposition, which are threadgroups along z.
+/// Side of the tile in registers, and of the threadgroup.
+const SIDE: usize = 16;
+/// Threadgroups of the rows that a CPU transposes before the next ones: 1024 rows, whose pages' translations it keeps.
+const BLOCK: usize = 4;
+/// Most threadgroups along z: matrices of a transposition, or blocks of their rows.
 const MOST_MATRICES: usize = 1 << 16;
 
 /// Launches the copy by tiles if the innermost axes of source and target differ; returns whether it did.
 fn transpose(source: &TensorRef<'_>, target: &TensorRef<'_>, steps: &mut Steps) -> Result<bool> {
+    let is_cpu = steps.device().caps().limits.vector_bits.is_some();
+    // Tiles hold floats, which are exact for all types but `i32`, or, on a CPU, elements of one type as they are.
     let is_exact = |view: &TensorRef<'_>| view.data_type != DataType::I32;
+    let is_exact = is_exact(source) && is_exact(target) || is_cpu && source.data_type == target.data_type;
     let axes = Axes::new(target.shape(), &[source.strides(), target.strides()]).sorted(1).collapsed();
     let innermost = |operand: usize| {
         (0..axes.sizes.len()).find(|axis| axes.strides[operand][*axis] == 1 && axes.sizes[*axis] > 1)
     };
     let (Some(row), Some(column)) = (innermost(0), innermost(1)) else { return Ok(false) };
     let matrices = axes.select(|axis| axis != row && axis != column);
-    let is_small = axes.sizes[row] < TILE / 2 || axes.sizes[column] < TILE / 2;
-    // Tiles hold floats, which are exact for all types but `i32`.
-    if row == column || is_small || matrices.count() > MOST_MATRICES || !is_exact(source) || !is_exact(target)
-    {
+    let (columns, rows) = (axes.sizes[column], axes.sizes[row]);
+    let blocks = if is_cpu { rows.div_ceil(SIDE * SIDE * BLOCK) } else { 1 };
+    let is_small = rows < SIDE || columns < SIDE;
+    if row == column || is_small || matrices.count() * blocks > MOST_MATRICES || !is_exact {
         return Ok(false);
     }
-    let (columns, rows) = (axes.sizes[column], axes.sizes[row]);
     let size = [columns, rows, axes.strides[0][column], axes.strides[1][row]].map(|value| value as u64);
     let constants = [
         (1, target.data_type.code().into()),
         (2, source.data_type.code().into()),
         (9, (matrices.rank_class() as u32).into()),
     ];
-    let name = if fits_32_bits([source.extent(), target.extent()]) { "transpose_32" } else { "transpose_64" };
-    let grid = Grid::groups((columns.div_ceil(TILE), rows.div_ceil(TILE), matrices.count()));
-    let args = [
+    let name = match (is_cpu, fits_32_bits([source.extent(), target.extent()])) {
+        (true, true) => "transpose_in_registers_32",
+        (true, false) => "transpose_in_registers_64",
+        (false, true) => "transpose_32",
+        (false, false) => "transpose_64",
+    };
+    let mut args = vec![
         StepArg::tensor(source, false),
         StepArg::tensor(target, true),
         StepArg::bytes(matrices.bytes()),
         StepArg::bytes(bytes_of(&size)),
     ];
-    steps.algorithm = "transposition by tiles";
-    steps.launch(File::Map, name, &constants, grid.group((TILE, TILE_ROWS)), args)?;
+    let (grid, group) = if is_cpu {
+        args.push(StepArg::bytes(bytes_of(&(blocks as u32))));
+        let of_a_block = rows.div_ceil(SIDE * SIDE).min(BLOCK);
+        ((of_a_block, columns.div_ceil(SIDE), matrices.count() * blocks), (SIDE, SIDE))
+    } else {
+        ((columns.div_ceil(TILE), rows.div_ceil(TILE), matrices.count()), (TILE, TILE_ROWS))
+    };
+    steps.algorithm = if is_cpu { "transposition in registers" } else { "transposition by tiles" };
+    steps.launch(File::Map, name, &constants, Grid::groups(grid).group(group), args)?;
     Ok(true)
 }

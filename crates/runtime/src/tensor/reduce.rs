@@ -286,6 +286,8 @@ impl Softmax {
 
 /// Simdgroups that share columns on a GPU: the second number where only so many can hold the columns in registers.
 const COLUMN_PARTS: [usize; 2] = [16, 32];
+/// Threads of a threadgroup for columns on a CPU: of few columns, and of many.
+const COLUMNS: [usize; 2] = [64, 256];
 /// Elements of a row or column that a thread can hold in registers on a GPU.
 const MOST_HELD: usize = 32;
 
@@ -345,6 +347,7 @@ impl Operate for Softmax {
         let threads = if columns { parts } else { rows.threads() };
         let held = count.div_ceil(threads).next_power_of_two();
         let held = if is_cpu || held > MOST_HELD { 0 } else { held };
+        let fits = fits_32_bits([x.extent(), result.extent()]);
         let (kept, along) = if columns { (&kept_outer, &kept_steps) } else { (&rows.kept, &axis_steps) };
         let constants = [
             (0, self.logarithm.into()),
@@ -357,11 +360,15 @@ impl Operate for Softmax {
             (7, (parts as u32).into()),
             (8, (held as u32).into()),
         ];
-        let name = match (columns, fits_32_bits([x.extent(), result.extent()])) {
-            (false, true) => "softmax_rows_32",
-            (false, false) => "softmax_rows_64",
-            (true, true) => "softmax_columns_32",
-            (true, false) => "softmax_columns_64",
+        let name = match (is_cpu, columns, fits) {
+            (true, false, true) => "softmax_cached_rows_32",
+            (true, false, false) => "softmax_cached_rows_64",
+            (true, true, true) => "softmax_blocks_of_columns_32",
+            (true, true, false) => "softmax_blocks_of_columns_64",
+            (false, false, true) => "softmax_rows_32",
+            (false, false, false) => "softmax_rows_64",
+            (false, true, true) => "softmax_columns_32",
+            (false, true, false) => "softmax_columns_64",
         };
         steps.algorithm = match (columns, held) {
             (true, 0) => "columns",
@@ -369,8 +376,15 @@ impl Operate for Softmax {
             (true, _) => "columns in registers",
             (false, _) => "rows in registers",
         };
+        let units = steps.device().caps().limits.compute_units as usize;
         let grid = match (columns, parts) {
+            (false, _) if is_cpu => rows.grid_of_simdgroups(units)?,
             (false, _) => rows.grid(1)?,
+            (true, 1) if is_cpu => {
+                // Wide threadgroups access memory in order; each unit should have some.
+                let is_wide = rows.count() >= 4 * units * COLUMNS[1];
+                rows.column_grid(1).group(COLUMNS[usize::from(is_wide)])
+            }
             (true, 1) => rows.column_grid(1),
             (true, _) => rows.grid_of_shared_columns(parts),
         };

@@ -48,7 +48,10 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
                 Some(Intrinsic::SimdgroupBarrier | Intrinsic::Group(_) | Intrinsic::TensorProduct) => {
                     facts.simdgroup = true;
                 }
-                Some(Intrinsic::Position(_) | Intrinsic::Log | Intrinsic::HasTensorProduct) | None => {}
+                Some(
+                    Intrinsic::Position(_) | Intrinsic::Scale | Intrinsic::Log | Intrinsic::HasTensorProduct,
+                )
+                | None => {}
             },
             _ => {}
         }

@@ -40,6 +40,7 @@ fn operation(rest: &str) -> Option<(GroupCall, bool)> {
         | Intrinsic::GridBarrier
         | Intrinsic::Yield
         | Intrinsic::SimdgroupBarrier
+        | Intrinsic::Scale
         | Intrinsic::Log
         | Intrinsic::HasTensorProduct
         | Intrinsic::TensorProduct => None,

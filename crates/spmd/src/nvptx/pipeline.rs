@@ -17,14 +17,14 @@ use crate::support::calls;
 use crate::support::declarations::declare_called;
 use crate::support::ir::threadgroup_globals;
 use crate::transform::bounds::{self, Checks, freeze};
-use crate::transform::{converge_barriers, legalize_division, lower_logging, promote_copies};
+use crate::transform::{converge_barriers, legalize_division, lower_logging, lower_scale, promote_copies};
 use crate::{ENTRY, Error, Target, log_calls};
 
 /// The passes, in order.
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Device as D, Target as T, Thread};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 19] = [
+    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 20] = [
         // name, input, output, applies, run, requires, ensures
         (
             "allowlist",
@@ -142,6 +142,15 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             legalize_division,
             "kernel-entry",
             "division and shifts are defined for every operand",
+        ),
+        (
+            "lower-scale",
+            D,
+            D,
+            always,
+            lower_scale,
+            "kernel-entry",
+            "scaling by a power of two is two products",
         ),
         (
             "barriers",
@@ -407,6 +416,12 @@ fn kernel_entry(state: &mut State<'_>) -> Result<(), Error> {
 fn legalize_division(state: &mut State<'_>) -> Result<(), Error> {
     let (module, kernel, _) = state.device()?;
     module.functions.iter_mut().chain([kernel]).for_each(legalize_division::legalize);
+    Ok(())
+}
+
+fn lower_scale(state: &mut State<'_>) -> Result<(), Error> {
+    let (module, kernel, _) = state.device()?;
+    module.functions.iter_mut().chain([kernel]).for_each(|function| lower_scale::lower(function, false));
     Ok(())
 }
 

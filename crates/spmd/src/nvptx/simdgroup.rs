@@ -57,6 +57,7 @@ fn convergent_op(inst: &Inst) -> Option<ConvergentOp> {
         | Intrinsic::ThreadgroupBarrier
         | Intrinsic::GridBarrier
         | Intrinsic::Yield
+        | Intrinsic::Scale
         | Intrinsic::Log
         | Intrinsic::HasTensorProduct
         | Intrinsic::TensorProduct => None,

@@ -60,6 +60,7 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
         }
         Some(Intrinsic::SimdgroupBarrier) => return Ok(CallKind::SimdgroupBarrier),
         Some(Intrinsic::Group(_)) => return Ok(CallKind::Group),
+        Some(Intrinsic::Scale) => return Ok(CallKind::Ordinary),
         Some(Intrinsic::Log) => return Ok(CallKind::Log),
         Some(Intrinsic::HasTensorProduct | Intrinsic::TensorProduct) => return Ok(CallKind::Ordinary),
         None => {}

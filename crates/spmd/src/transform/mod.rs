@@ -12,6 +12,7 @@ pub(crate) mod lower_fast_math;
 pub(crate) mod lower_half;
 pub(crate) mod lower_intrinsics;
 pub(crate) mod lower_logging;
+pub(crate) mod lower_scale;
 pub(crate) mod mem2reg;
 pub(crate) mod promote_copies;
 pub(crate) mod scalarize;

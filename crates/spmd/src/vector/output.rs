@@ -13,9 +13,15 @@ use crate::support::constants::mentions;
 use crate::support::declarations::declaration;
 use crate::support::ir::callee_name;
 use crate::transform::bounds::RECORD;
+use crate::transform::lower_scale;
 
-/// The module with `function` and everything that it references.
-pub(crate) fn module(input: &Module, kernel: &Kernel, function: Function) -> Result<Module, Error> {
+/// The module with `function` and everything that it references. `scalef` is [`Options::scalef`](crate::Options::scalef).
+pub(crate) fn module(
+    input: &Module,
+    kernel: &Kernel,
+    function: Function,
+    scalef: bool,
+) -> Result<Module, Error> {
     let mut output = Module {
         data_layout: input.data_layout.clone(),
         triple: input.triple.clone(),
@@ -32,6 +38,9 @@ pub(crate) fn module(input: &Module, kernel: &Kernel, function: Function) -> Res
         output.functions.push(callee);
     }
     output.functions.iter_mut().for_each(strip);
+    if scalef {
+        lower_scale::share(&mut output);
+    }
     add_shared(&mut output);
     for function in &mut output.functions {
         let space = if function.suffix.is_empty() { "" } else { " " };
@@ -62,8 +71,9 @@ fn add_shared(output: &mut Module) {
             && let Some(vector) =
                 call.args.first().map(|a| if inst.result.is_some() { &call.ret } else { &a.ty })
             && !found.contains_key(name)
-            && let Some(function) =
-                gather_scatter::definition(name, vector).or_else(|| matrix_product::definition(name))
+            && let Some(function) = gather_scatter::definition(name, vector)
+                .or_else(|| matrix_product::definition(name))
+                .or_else(|| lower_scale::definition(name))
         {
             found.insert(name.to_owned(), function);
         }

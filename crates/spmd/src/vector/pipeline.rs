@@ -19,8 +19,8 @@ use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
     bfloat_as_i16, converge_barriers, fix_irreducible, hoist_invariant_loads, if_convert, legalize_division,
-    lower_bfloat, lower_fast_math, lower_half, lower_intrinsics, lower_logging, mem2reg, promote_copies,
-    scalarize,
+    lower_bfloat, lower_fast_math, lower_half, lower_intrinsics, lower_logging, lower_scale, mem2reg,
+    promote_copies, scalarize,
 };
 use crate::{ENTRY, Error, Options, Target, log_calls, tensor_products};
 
@@ -29,7 +29,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 25] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 26] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -120,6 +120,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             scalarize,
             "lower-intrinsics",
             "no vector values, if every vector operation is known",
+        ),
+        (
+            "lower-scale",
+            K,
+            K,
+            ControlFlow,
+            always,
+            lower_scale,
+            "lower-intrinsics",
+            "scaling by a power of two is `llvm.ldexp` for targets that have it, else two products",
         ),
         (
             "legalize-division",
@@ -481,6 +491,12 @@ fn lower_half(state: &mut State<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+fn lower_scale(state: &mut State<'_>) -> Result<(), Error> {
+    let has_scalef = state.options.scalef;
+    state.kernel()?.1.functions_mut().for_each(|function| lower_scale::lower(function, has_scalef));
+    Ok(())
+}
+
 fn lower_bfloat(state: &mut State<'_>) -> Result<(), Error> {
     let kernel = state.kernel()?.1;
     kernel.functions_mut().for_each(lower_bfloat::lower);
@@ -628,7 +644,7 @@ fn early_cse(state: &mut State<'_>) -> Result<(), Error> {
 
 fn link(state: &mut State<'_>) -> Result<(), Error> {
     if let Code::Workgroup(kernel, workgroup) = &state.code {
-        let output = output::module(&state.module, kernel, workgroup.function.clone())?;
+        let output = output::module(&state.module, kernel, workgroup.function.clone(), state.options.scalef)?;
         if let Code::Workgroup(_, workgroup) = std::mem::replace(&mut state.code, Code::Thread) {
             state.code = Code::Target(Box::new(output), workgroup);
         }

@@ -122,6 +122,7 @@ fn options(kernel: &Wild) -> elinvar_spmd::Options {
         registers: target.registers(),
         gathers: target.gathers(),
         half_arithmetic: target.half_arithmetic(),
+        scalef: target.scalef(),
         threadgroup_args: (0..8).map(|at| at == 7).collect(),
         name: "fuzz".into(),
         invariant_bytes: given.iter().map(|given| given.bytes).collect(),

@@ -180,3 +180,104 @@ template <typename I>
 #define TRANSPOSE(NAME, I) template [[host_name(NAME)]] [[kernel]] decltype(transpose<I>) transpose<I>;
 TRANSPOSE("transpose_32", uint)
 TRANSPOSE("transpose_64", ulong)
+
+// The same on a CPU: a tile of 16 × 16 elements is transposed in the registers of 16 threads by exchanges between lanes, and
+// loads and stores are contiguous. A threadgroup has 16 × 16 threads and the tiles of 16 columns, and of 256 rows.
+constant constexpr uint SIDE = 16;
+// Threadgroups along x: those of a block of rows, whose pages of the target are at most as many as the processor has
+// translations for. Blocks of rows, for each matrix, are along z.
+struct Blocks {
+    uint per_matrix;
+};
+
+// Exchanges the lowest bits of the lane's index and those of the element's: after a step, x[k] of lane l is x[l] of lane k in
+// the bits so far.
+template <typename T>
+inline void transpose_lanes(thread T* x, uint lane)
+{
+#pragma clang loop unroll(full)
+    for (ushort step = 1; step < SIDE; step *= 2) {
+        bool upper = lane & step;
+#pragma clang loop unroll(full)
+        for (ushort k = 0; k < SIDE; ++k) {
+            if ((k & step) == 0) {
+                T got = simd_shuffle_xor(upper ? x[k] : x[k | step], step);
+                x[k | step] = upper ? x[k | step] : got;
+                x[k] = upper ? got : x[k];
+            }
+        }
+    }
+}
+
+// Elements of one type are copied as `T`, its bits; else they are converted.
+template <typename T, typename I>
+inline T element(device const uchar* memory, I index)
+{
+    return TYPE_A == TYPE_OUT ? ((device const T*)memory)[index] : T(load<float>(memory, index, TYPE_A));
+}
+
+template <typename T, typename I>
+inline void set_element(device uchar* memory, I index, T value)
+{
+    if (TYPE_A == TYPE_OUT) {
+        ((device T*)memory)[index] = value;
+    } else {
+        store(memory, index, TYPE_OUT, float(value));
+    }
+}
+
+template <typename T, typename I>
+inline void transpose_tile(device const uchar* source, device uchar* target, I source_at, I target_at, I source_step,
+                           I target_step, I columns, I rows, uint lane)
+{
+    if (columns >= SIDE && rows >= SIDE) {
+        T x[SIDE];
+#pragma clang loop unroll(full)
+        for (uint k = 0; k < SIDE; ++k) {
+            x[k] = element<T>(source, source_at + k * source_step + lane);
+        }
+        transpose_lanes(x, lane);
+#pragma clang loop unroll(full)
+        for (uint k = 0; k < SIDE; ++k) {
+            set_element(target, target_at + k * target_step + lane, x[k]);
+        }
+    } else if (lane < rows) {
+        for (I k = 0; k < min(columns, I(SIDE)); ++k) {
+            T x = element<T>(source, source_at + k * source_step + lane);
+            set_element(target, target_at + lane * target_step + k, x);
+        }
+    }
+}
+
+template <typename I>
+[[kernel]] void transpose_in_registers(device const uchar* source [[buffer(0)]], device uchar* target [[buffer(1)]],
+                      constant Axes<2>& axes [[buffer(2)]], constant Transposition& size [[buffer(3)]],
+                      constant Blocks& blocks [[buffer(4)]], uint3 group [[threadgroup_position_in_grid]],
+                      uint3 groups [[threadgroups_per_grid]], uint3 at [[thread_position_in_threadgroup]])
+{
+    I columns = I(size.columns), rows = I(size.rows);
+    I left = I(group.y) * SIDE, top = (I(group.z % blocks.per_matrix) * groups.x + group.x) * SIDE * SIDE + at.y * SIDE;
+    if (top >= rows) {
+        return;
+    }
+    I offsets[2] = {0, 0};
+    add_offsets<I, 2>(group.z / blocks.per_matrix, AXES, axes, offsets);
+    I source_step = I(size.source_step), target_step = I(size.target_step);
+    I source_at = offsets[0] + left * source_step + top, target_at = offsets[1] + top * target_step + left;
+    columns -= left;
+    rows -= top;
+    if (TYPE_A != TYPE_OUT) {
+        transpose_tile<float>(source, target, source_at, target_at, source_step, target_step, columns, rows, at.x);
+    } else if (TYPE_A == F32 || TYPE_A == I32) {
+        transpose_tile<uint>(source, target, source_at, target_at, source_step, target_step, columns, rows, at.x);
+    } else if (TYPE_A == F16 || TYPE_A == BF16) {
+        transpose_tile<ushort>(source, target, source_at, target_at, source_step, target_step, columns, rows, at.x);
+    } else {
+        transpose_tile<uchar>(source, target, source_at, target_at, source_step, target_step, columns, rows, at.x);
+    }
+}
+
+#define TRANSPOSE_IN_REGISTERS(NAME, I) \
+    template [[host_name(NAME)]] [[kernel]] decltype(transpose_in_registers<I>) transpose_in_registers<I>;
+TRANSPOSE_IN_REGISTERS("transpose_in_registers_32", uint)
+TRANSPOSE_IN_REGISTERS("transpose_in_registers_64", ulong)

@@ -1,7 +1,7 @@
 // Softmax along one axis, with the maximum subtracted, so that no exponential overflows.
 //
 // `softmax_rows` has a simdgroup or a threadgroup for each row along the axis; `softmax_columns` has a thread, or one in each simdgroup of a
-// threadgroup, for tensors that are contiguous along another axis.
+// threadgroup, for tensors that are contiguous along another axis. `softmax_cached_rows` and `softmax_blocks_of_columns` are for CPUs.
 
 constant bool LOGARITHM [[function_constant(0)]];
 constant uint TYPE_OUT [[function_constant(1)]];
@@ -155,11 +155,16 @@ template <typename I>
 template <typename I>
 [[kernel, max_total_threads_per_threadgroup(1024)]] void softmax_columns(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
                                 constant Axes<2>& kept [[buffer(2)]], constant SoftmaxSize& size [[buffer(3)]],
-                                uint3 at [[thread_position_in_grid]], uint3 local [[thread_position_in_threadgroup]])
+                                uint3 at [[thread_position_in_grid]], uint3 local [[thread_position_in_threadgroup]],
+                                uint3 grid [[threads_per_grid]])
 {
     threadgroup float partial[MOST_PARTS * SIMD];
+    I others = PARTS == 1 ? I(at.y) + I(grid.y) * I(at.z) : I(at.z);
+    if (others >= I(kept.count)) {
+        return;
+    }
     I offsets[2] = {0, 0};
-    add_offsets<I, 2>(I(PARTS == 1 ? at.y : at.z), KEPT, kept, offsets);
+    add_offsets<I, 2>(others, KEPT, kept, offsets);
     offsets[0] += I(at.x) * stride_of<I>(STEP_IN, size.kept_in_step);
     offsets[1] += I(at.x) * stride_of<I>(STEP_OUT, size.kept_out_step);
     I first = PARTS == 1 ? 0 : local.y;
@@ -167,8 +172,200 @@ template <typename I>
     softmax(in, out, offsets[0], offsets[1], I(size.in_step), I(size.out_step), first, I(PARTS), I(size.count), fold);
 }
 
+// On a CPU a row is a simdgroup's, whatever its length, and stays in the caches between the passes over it.
+
+// Elements of a thread that are under way together.
+constant constexpr uint TOGETHER = 4;
+
+// Calls f(i, k) for the thread's elements i of a row; k is below TOGETHER, and differs between those that are under way together.
+template <typename I, typename F>
+inline void for_each_of_row(I count, I lane, F f)
+{
+    I i = 0;
+    for (; i + TOGETHER * SIMD <= count; i += TOGETHER * SIMD) {
+#pragma clang loop unroll(full)
+        for (uint k = 0; k < TOGETHER; ++k) {
+            f(i + k * SIMD + lane, k);
+        }
+    }
+    for (; i < count; i += SIMD) {
+        if (i + lane < count) {
+            f(i + lane, 0);
+        }
+    }
+}
+
+// The elements of a row or column. A maximum of comparisons leaves out NaNs, which the sum of the exponentials has.
+template <typename I>
+struct Line {
+    device const uchar* in;
+    device uchar* out;
+    I in_at, out_at, in_step, out_step;
+
+    float x(I i) const { return load<float>(in, in_at + i * in_step, TYPE_IN); }
+    float kept(I i) const { return load<float>(out, out_at + i * out_step, F32); }
+    void keep(I i, float value) const { store(out, out_at + i * out_step, F32, value); }
+    void set(I i, float value) const { store(out, out_at + i * out_step, TYPE_OUT, value); }
+};
+
+template <typename I>
+struct MostOfRow {
+    Line<I> line;
+    thread float* most;
+    void operator()(I i, uint k) const
+    {
+        float x = line.x(i);
+        most[k] = x > most[k] ? x : most[k];
+    }
+};
+
+template <typename I>
+struct SumOfRow {
+    Line<I> line;
+    float most;
+    thread float* sum;
+    void operator()(I i, uint k) const
+    {
+        float e = exp(line.x(i) - most);
+        sum[k] += e;
+        if (KEEPS) {
+            line.keep(i, e);
+        }
+    }
+};
+
+template <typename I>
+struct ResultsOfRow {
+    Line<I> line;
+    float most, by, less;
+    void operator()(I i, uint k) const
+    {
+        if (KEEPS) {
+            line.keep(i, line.kept(i) * by);
+        } else {
+            float x = line.x(i) - most;
+            line.set(i, LOGARITHM ? x - less : exp(x) * by);
+        }
+    }
+};
+
+template <typename I>
+[[kernel]] void softmax_cached_rows(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
+                                    constant Axes<2>& kept [[buffer(2)]], constant SoftmaxSize& size [[buffer(3)]],
+                                    uint3 group [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
+                                    uint lane [[thread_index_in_simdgroup]],
+                                    uint simdgroup [[simdgroup_index_in_threadgroup]],
+                                    uint simdgroups [[simdgroups_per_threadgroup]])
+{
+    uint row = (group.x + groups.x * group.z) * simdgroups + simdgroup;
+    if (row >= uint(size.rows)) {
+        return;
+    }
+    I offsets[2] = {0, 0};
+    add_offsets<I, 2>(I(row), KEPT, kept, offsets);
+    Line<I> line = {in, out, offsets[0], offsets[1], stride_of<I>(STEP_IN, size.in_step),
+                    stride_of<I>(STEP_OUT, size.out_step)};
+    I count = I(size.count);
+    float mosts[TOGETHER], sums[TOGETHER];
+    for (uint k = 0; k < TOGETHER; ++k) {
+        mosts[k] = -INFINITY;
+        sums[k] = 0.0f;
+    }
+    for_each_of_row(count, I(lane), MostOfRow<I>{line, mosts});
+    float most = simd_max(max(max(mosts[0], mosts[1]), max(mosts[2], mosts[3])));
+    for_each_of_row(count, I(lane), SumOfRow<I>{line, most, sums});
+    float sum = simd_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    for_each_of_row(count, I(lane), ResultsOfRow<I>{line, most, 1.0f / sum, log(sum)});
+}
+
+// Columns on a CPU: the threads of a threadgroup have a column each and go through blocks of rows together, so that memory is accessed
+// in order. Exponentials are of differences from a number that is less than FAR below all elements so far; a block with a greater one
+// is computed again, from its maximum. The first pass keeps exponentials in the result, and the second scales them, the last block
+// first, which caches still hold. Those of columns whose number has changed after the first block are computed again.
+constant constexpr uint BLOCK = 4;
+constant constexpr float FAR = 8.0f;
+
+struct OfBlock {
+    float sum, most;
+};
+
+// The sum of exponentials of a block's rows without `from`, which are kept, and the block's maximum.
+template <typename I>
+inline OfBlock exponentials_of_block(Line<I> line, I first, I rows, float from)
+{
+    OfBlock of = {0.0f, -MAXFLOAT};
+#pragma clang loop unroll(disable)
+    for (I k = 0; k < rows; ++k) {
+        float x = line.x(first + k), e = exp(x - from);
+        of.most = x > of.most ? x : of.most;
+        of.sum += e;
+        if (KEEPS) {
+            line.keep(first + k, e);
+        }
+    }
+    return of;
+}
+
+template <typename I>
+inline void results_of_block(Line<I> line, I first, I rows, float from, float by, float less, bool kept)
+{
+    if (kept) {
+#pragma clang loop unroll(disable)
+        for (I k = 0; k < rows; ++k) {
+            line.keep(first + k, line.kept(first + k) * by);
+        }
+    } else {
+#pragma clang loop unroll(disable)
+        for (I k = 0; k < rows; ++k) {
+            float x = line.x(first + k) - from;
+            line.set(first + k, LOGARITHM ? x - less : exp(x) * by);
+        }
+    }
+}
+
+template <typename I>
+[[kernel]] void softmax_blocks_of_columns(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
+                                          constant Axes<2>& kept [[buffer(2)]], constant SoftmaxSize& size [[buffer(3)]],
+                                          uint3 at [[thread_position_in_grid]], uint3 grid [[threads_per_grid]])
+{
+    I others = I(at.y) + I(grid.y) * I(at.z);
+    if (others >= I(kept.count)) {
+        return;
+    }
+    I offsets[2] = {0, 0};
+    add_offsets<I, 2>(others, KEPT, kept, offsets);
+    Line<I> line = {in, out, offsets[0] + I(at.x) * stride_of<I>(STEP_IN, size.kept_in_step),
+                    offsets[1] + I(at.x) * stride_of<I>(STEP_OUT, size.kept_out_step), I(size.in_step), I(size.out_step)};
+    I count = I(size.count), blocks = (count + BLOCK - 1) / BLOCK;
+    // Finite, so that minus infinity is less, and its exponential 0 in a block of nothing else.
+    float from = -MAXFLOAT, sum = 0.0f;
+    bool keeps = KEEPS;
+    for (I block = 0; block < blocks; ++block) {
+        I first = block * BLOCK, rows = min(I(BLOCK), count - first);
+        OfBlock of = exponentials_of_block(line, first, rows, from);
+        if (of.most > from + FAR) {
+            sum *= exp(from - of.most);
+            from = of.most;
+            keeps = keeps && block == 0;
+            of = exponentials_of_block(line, first, rows, from);
+        }
+        sum += of.sum;
+        threadgroup_barrier(mem_flags::mem_none);
+    }
+    float by = 1.0f / sum, less = log(sum);
+    for (I block = blocks; block-- > 0;) {
+        I first = block * BLOCK, rows = min(I(BLOCK), count - first);
+        results_of_block(line, first, rows, from, by, less, keeps);
+        threadgroup_barrier(mem_flags::mem_none);
+    }
+}
+
 #define SOFTMAX(NAME, KERNEL, I) template [[host_name(NAME)]] [[kernel]] decltype(KERNEL<I>) KERNEL<I>;
 SOFTMAX("softmax_rows_32", softmax_rows, uint)
 SOFTMAX("softmax_rows_64", softmax_rows, ulong)
 SOFTMAX("softmax_columns_32", softmax_columns, uint)
 SOFTMAX("softmax_columns_64", softmax_columns, ulong)
+SOFTMAX("softmax_cached_rows_32", softmax_cached_rows, uint)
+SOFTMAX("softmax_cached_rows_64", softmax_cached_rows, ulong)
+SOFTMAX("softmax_blocks_of_columns_32", softmax_blocks_of_columns, uint)
+SOFTMAX("softmax_blocks_of_columns_64", softmax_blocks_of_columns, ulong)

@@ -249,23 +249,34 @@ fn copies(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Copies that exchange axes, at sizes around that of a tile, with margins, and of several matrices.
+/// Copies that exchange axes, at sizes around that of a tile, of a threadgroup and of a block of rows, with margins, of several matrices,
+/// and to another type.
 fn transposes(device: &Device) -> CaseResult {
     let mut random = Random::new(6);
-    for (data_type, shape) in [
-        (DataType::F32, vec![31, 33]),
-        (DataType::F16, vec![64, 97]),
-        (DataType::BF16, vec![3, 40, 35]),
-        (DataType::I8, vec![2, 3, 33, 65]),
-        (DataType::I32, vec![33, 40]),
+    use DataType::{BF16, F16, F32, I8, I32, U8};
+    for (data_type, to, shape) in [
+        (F32, F32, vec![31, 33]),
+        (F32, F32, vec![17, 16]),
+        (F32, F32, vec![1031, 18]),
+        (F32, F32, vec![19, 2053]),
+        (F16, F16, vec![64, 97]),
+        (F16, F16, vec![257, 23]),
+        (BF16, BF16, vec![3, 40, 35]),
+        (I8, I8, vec![2, 3, 33, 65]),
+        (U8, U8, vec![271, 48]),
+        (I32, I32, vec![33, 40]),
+        (I32, I32, vec![2, 256, 32]),
+        (I8, F32, vec![47, 289]),
+        (BF16, F32, vec![2, 50, 37]),
+        (I8, F16, vec![16, 275]),
     ] {
         let margins = vec![(1, 2); shape.len()];
         let layout = Layout { margins, ..Layout::transposed(shape.len()) };
         let (x, values) = Stored::random(device, data_type, &shape, layout, &mut random)?;
         let layout = Layout { margins: vec![(2, 1); shape.len()], ..Layout::default() };
-        let mut out = Stored::new(device, data_type, &shape, layout, &[])?;
+        let mut out = Stored::new(device, to, &shape, layout, &[])?;
         compute(device, Map::COPY, &[&x], &mut [&mut out])?;
-        out.expect("transpose", |at| Near::exact(values[at]))?;
+        out.expect(&format!("transpose of {shape:?}, {data_type} to {to}"), |at| Near::exact(values[at]))?;
     }
     Ok(())
 }

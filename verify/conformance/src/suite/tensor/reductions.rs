@@ -6,7 +6,7 @@ use elinvar::tensor::{DataType, Map, Reduce, Reduction, Softmax};
 use super::super::CaseResult;
 use super::{Layout, Near, Random, Stored, UNIT, compute, indices, linear};
 
-cases! { "tensor": reductions, sums_of_integers, random_axes, long_rows, extremes, softmax, softmax_of_any_axis, softmax_extremes }
+cases! { "tensor": reductions, sums_of_integers, random_axes, long_rows, extremes, softmax, softmax_of_any_axis, softmax_of_growing_columns, softmax_of_many_columns, softmax_extremes }
 
 const ALL: [Reduction; 7] = [
     Reduction::Sum,
@@ -240,9 +240,57 @@ fn softmax(device: &Device) -> CaseResult {
             }
         }
     }
-    let x = Stored::random(device, DataType::F32, &[3, 1500], Layout::row_major(), &mut random)?;
-    let out = Stored::new(device, DataType::F32, &[3, 1500], Layout::row_major(), &[])?;
-    check_softmax(device, Softmax::new(1), &x, out)
+    // Rows and columns of several blocks of elements, with a rest.
+    for (shape, axis) in [([3, 1500], 1), ([70, 131], 1), ([131, 97], 0), ([5, 128], 1), ([9, 300], 0)] {
+        let x = Stored::random(device, DataType::F32, &shape, Layout::row_major(), &mut random)?;
+        for logarithm in [false, true] {
+            let out = Stored::new(device, DataType::F32, &shape, Layout::row_major(), &[])?;
+            check_softmax(device, Softmax { axis, logarithm }, &x, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Columns in which each element is greater than those before, or only the last one, by more than a running maximum is off.
+fn softmax_of_growing_columns(device: &Device) -> CaseResult {
+    let (rows, columns) = (41, 70);
+    let shape = [rows, columns];
+    let value = |at: usize| {
+        let (row, column) = (at / columns, at % columns);
+        match column % 4 {
+            0 => row as f64 * 1.75 - 20.0,
+            1 => 30.0 - row as f64 * 1.5,
+            2 if row == rows - 1 => 60.0,
+            2 => -0.25 * column as f64,
+            _ => ((row * 7 + column * 3) % 32) as f64 - 16.0,
+        }
+    };
+    let values: Vec<f64> = (0..rows * columns).map(value).collect();
+    for data_type in DataType::FLOATS {
+        for logarithm in [false, true] {
+            let x = Stored::new(device, DataType::F32, &shape, Layout::row_major(), &values)?;
+            let out = Stored::new(device, data_type, &shape, Layout::row_major(), &[])?;
+            // Results far below 1 are subnormal in `half`.
+            if data_type != DataType::F16 || logarithm {
+                check_softmax(device, Softmax { axis: 0, logarithm }, &(x, values.clone()), out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// More outer axes than a grid has rows.
+fn softmax_of_many_columns(device: &Device) -> CaseResult {
+    let shape = [65_539, 2, 32];
+    let len = shape.iter().product();
+    let x = device.buffer_with_data(&vec![1.5f32; len])?;
+    let mut out = device.buffer_with_data(&vec![7.0f32; len])?;
+    device
+        .stream()?
+        .tensor(Softmax::new(1), &[&x.tensor(&shape)?], &mut [&mut out.tensor_mut(&shape)?])?
+        .wait()?;
+    assert_eq!(out.to_vec()?.iter().position(|value| *value != 0.5), None);
+    Ok(())
 }
 
 fn softmax_of_any_axis(device: &Device) -> CaseResult {

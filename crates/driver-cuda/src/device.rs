@@ -189,8 +189,8 @@ unsafe impl Device for CudaDevice {
             details.push(("driver for CUDA", Version(version).to_string()));
         }
         details.extend(self.shared.libraries.details());
-        let runtime = self.shared.device_runtime.as_ref();
-        let runtime = runtime.map_or_else(Clone::clone, |path| path.display().to_string());
+        let linker = self.shared.linker.as_ref();
+        let runtime = linker.map_or_else(Clone::clone, |linker| linker.runtime().display().to_string());
         details.push(("device runtime", runtime));
         if let Some(celsius) = self.sensor.celsius() {
             details.push(("temperature", format!("{celsius} °C")));
@@ -235,7 +235,7 @@ unsafe impl Device for CudaDevice {
     }
 
     fn expect_executes_commands(&self) -> Result<()> {
-        commands::expect_device_runtime(&self.shared, "indirect command buffers").map(drop)
+        commands::expect_linker(&self.shared, "indirect command buffers").map(drop)
     }
 
     fn expect_primitive(&self, primitive: &Primitive) -> Result<()> {
@@ -243,7 +243,7 @@ unsafe impl Device for CudaDevice {
     }
 
     fn expect_nested_launches(&self) -> Result<()> {
-        commands::expect_device_runtime(&self.shared, "kernels that launch kernels").map(drop)
+        commands::expect_linker(&self.shared, "kernels that launch kernels").map(drop)
     }
 
     /// A stream: a resident kernel polls memory of the host, and sleeps between polls.

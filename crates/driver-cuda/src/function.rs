@@ -27,7 +27,7 @@ use crate::staging::{Chunks, Staging};
 /// CUDA's maximum grid size: along x, and along y and z.
 const MOST_GROUPS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 /// Dynamic shared memory in bytes that a launch may use without opting in to more.
-pub(crate) const ORDINARY_SHARED: u64 = 48 << 10;
+const ORDINARY_SHARED: u64 = 48 << 10;
 /// Size of the buffer for the compiler's log, in bytes.
 const LOG: usize = 8 << 10;
 /// Registers per thread at which a multiprocessor reaches full occupancy. The driver's compiler limits registers to this number, even if loads
@@ -111,19 +111,10 @@ impl Function {
         };
         let own = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
         let most = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
-        let shared = caps::attribute(
-            api,
-            self.context.device,
-            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-        )?;
         self.max_threads = u32::try_from(most).unwrap_or(0);
         self.registers = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
-        self.most_dynamic = u64::try_from(i64::from(shared) - i64::from(own)).unwrap_or(0);
-        if self.most_dynamic > ORDINARY_SHARED {
-            let which = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
-            // SAFETY: the function is loaded.
-            unsafe { api.set_function_attribute(self.function.0, which, (shared - own).max(0)) }?;
-        }
+        let own = u32::try_from(own).unwrap_or(0);
+        self.most_dynamic = allow_shared(&self.context, self.function.0, own)?;
         Ok(())
     }
 
@@ -406,6 +397,22 @@ impl Target<'_> {
         self.params.extend_from_slice(&bytes[..bytes.len().min(size)]);
         self.params.resize(begin + size, 0);
     }
+}
+
+/// Allows a function all dynamic shared memory that the device has beside its own static memory of so many bytes. Returns the number of
+/// bytes. The context must be current.
+#[allow(unsafe_code)] // a C function
+pub(crate) fn allow_shared(context: &Context, function: CUfunction, own: u32) -> Result<u64, Failure> {
+    let which = Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+    let all = caps::attribute(context.api, context.device, which)?;
+    let most = all.saturating_sub(i32::try_from(own).unwrap_or(i32::MAX)).max(0);
+    let bytes = u64::try_from(most).unwrap_or(0);
+    if bytes > ORDINARY_SHARED {
+        let which = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
+        // SAFETY: the function is loaded.
+        unsafe { context.api.set_function_attribute(function, which, most) }?;
+    }
+    Ok(bytes)
 }
 
 /// Size in bytes of the memory that an argument points to.

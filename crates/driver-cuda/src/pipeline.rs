@@ -92,7 +92,7 @@ impl CudaPipeline {
     /// The function variant for these bindings, linked for launches by the device. `None` without CUDA's device runtime, and for a cooperative
     /// kernel. The context must be current.
     pub(crate) fn program(&self, shared: &Shared, bindings: &[Binding]) -> Result<Option<&Arc<Program>>> {
-        let Ok(runtime) = &shared.device_runtime else { return Ok(None) };
+        let Ok(linker) = &shared.linker else { return Ok(None) };
         if self.signature.is_cooperative() {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ impl CudaPipeline {
         let _turn = program.get().is_none().then(|| self.making.lock());
         if program.get().is_none() {
             let constants = if has_addresses { Constants::Addresses } else { Constants::Values };
-            let made = Program::link(&self.context, runtime, &[self], constants)?;
+            let made = Program::link(&self.context, linker, &[self], constants)?;
             return Ok(Some(program.get_or_init(|| Arc::new(made))));
         }
         Ok(program.get())

@@ -1,6 +1,5 @@
 //! State shared by the queues of a device, and the handling of a destroyed context.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use elinvar_cache::Cache;
@@ -8,7 +7,7 @@ use elinvar_driver::{Command, Error, Fault, Label, Pipeline, Result};
 use parking_lot::Mutex;
 
 use crate::clock::Clock;
-use crate::commands::{self, Programs};
+use crate::commands::{Linker, Programs};
 use crate::context::Context;
 use crate::failure::{Extent, Failure};
 use crate::libraries::Libraries;
@@ -25,8 +24,8 @@ pub(crate) struct Shared {
     pub(crate) replays: Replays,
     pub(crate) libraries: Libraries,
     pub(crate) programs: Programs,
-    /// CUDA's device runtime, or why it was not found.
-    pub(crate) device_runtime: Result<PathBuf, String>,
+    /// Or why CUDA's device runtime was not found.
+    pub(crate) linker: Result<Linker, String>,
     pub(crate) poller: Arc<Poller>,
     pub(crate) queues: Mutex<Vec<Weak<Submissions>>>,
 }
@@ -44,18 +43,8 @@ impl Shared {
         let libraries = Libraries::find(&context, cache);
         let poller = Poller::start(&context.name)?;
         let (chunks, replays, programs) = (Chunks::default(), Replays::default(), Programs::default());
-        let (device_runtime, queues) = (commands::device_runtime(), Mutex::default());
-        Ok(Arc::new(Self {
-            context,
-            clock,
-            chunks,
-            replays,
-            libraries,
-            programs,
-            device_runtime,
-            poller,
-            queues,
-        }))
+        let (linker, queues) = (Linker::find(cache), Mutex::default());
+        Ok(Arc::new(Self { context, clock, chunks, replays, libraries, programs, linker, poller, queues }))
     }
 
     /// Registers a queue, and removes dropped ones.

@@ -12,7 +12,7 @@ use elinvar_driver::{Error, Result, Source};
 
 use crate::headers;
 
-/// The header of grid barriers, which `split` replaces.
+/// The header of grid barriers, which `split` replaces, and of groups of threads, which are put in.
 const GRID: &str = "elinvar/grid";
 
 /// The headers of resident kernels and their queues, and why they are refused.
@@ -36,6 +36,7 @@ pub(crate) fn flatten(source: &Source) -> Result<String> {
         open: Vec::new(),
         once: Vec::new(),
         out: String::new(),
+        has_grid: false,
     };
     for (name, value) in &source.defines {
         flat.line(format_args!("#define {name} {}", value.as_deref().unwrap_or("1")));
@@ -46,11 +47,15 @@ pub(crate) fn flatten(source: &Source) -> Result<String> {
     if source.files.last().is_some_and(|file| !file.text.ends_with('\n')) {
         flat.out.pop();
     }
-    if headers::has_commands(&flat.out) {
-        let (records, commands) = (headers::RECORDS, headers::COMMANDS);
-        return Ok(format!("#line 1 \"elinvar/commands\"\n{records}{commands}{}", flat.out));
+    let mut out = flat.out;
+    if flat.has_grid && headers::has_groups(&out) {
+        out = format!("#line 1 \"{GRID}\"\n{}{out}", headers::GROUPS);
     }
-    Ok(flat.out)
+    if headers::has_commands(&out) {
+        let (records, commands) = (headers::RECORDS, headers::COMMANDS);
+        out = format!("#line 1 \"elinvar/commands\"\n{records}{commands}{out}");
+    }
+    Ok(out)
 }
 
 struct Flat<'a> {
@@ -62,6 +67,8 @@ struct Flat<'a> {
     /// The files with `#pragma once`, by the number of their macro.
     once: Vec<PathBuf>,
     out: String,
+    /// Whether the header of grid barriers is included.
+    has_grid: bool,
 }
 
 impl Flat<'_> {
@@ -90,7 +97,10 @@ impl Flat<'_> {
                         self.include(&found)?;
                         self.place(index + 2, name);
                     }
-                    None if path == GRID => self.line(format_args!("")),
+                    None if path == GRID => {
+                        self.has_grid = true;
+                        self.line(format_args!(""));
+                    }
                     None if path == LAUNCH => {
                         self.place(1, LAUNCH);
                         self.line(format_args!("{}{}", headers::RECORDS, headers::LAUNCH));

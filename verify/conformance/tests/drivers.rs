@@ -109,7 +109,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "readings::", "Metal reports"),
     ("metal", "resident::", "resident kernels on Metal"),
     ("metal", "soundness::bytes_as_bools", ONLY_BUFFERS),
-    ("metal", "thread_groups::", "grid barriers on Metal"),
+    ("metal", "thread_groups::grids", "another function of `this_grid`"),
     ("metal", "timeline::a_failed_launch_is_in_the_timeline", NO_LAYER),
     ("metal", "soundness::calls_out_of_the_kernel", OWN_COMPILER),
     ("metal", "soundness::const_that_is_cast_away", NO_LAYER),

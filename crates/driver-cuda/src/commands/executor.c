@@ -194,7 +194,8 @@ NOINLINE static u32 check(const Execution *e, u32 index, Launch *launch) {
     }
     if (kernel->own_memory + given > e->max_memory) return REJECTED + 1;
     if (is_empty) return 0;
-    if (kernel->dynamic_base + given > kernel->most_dynamic) return SHARED_MEMORY + 1;
+    launch->shared = kernel->dynamic_base + given;
+    if (launch->shared > kernel->most_dynamic) return SHARED_MEMORY + 1;
     if (!fits && blocks > 0x7fffffffu) return GRID + 1;
     launch->threads = (Dim3){threads[0], threads[1], threads[2]};
     launch->groups = (Dim3){groups[0], groups[1], groups[2]};
@@ -205,7 +206,6 @@ NOINLINE static u32 check(const Execution *e, u32 index, Launch *launch) {
     is_whole &= group_threads % 32 == 0;
     u32 extent = !fits ? 3 : !is_whole ? 2 : threads[1] == 1 && threads[2] == 1 ? 0 : 1;
     launch->extent = (z > 64 ? y << 8 : 0) | extent;
-    launch->shared = kernel->dynamic_base + given;
     return 1;
 }
 
@@ -355,7 +355,10 @@ NOINLINE static u32 run(Execution *e, u32 from, u32 stop, u32 is_ordered) {
             if (check(e, i, &launch) == 1) launch_command(e, i, &launch, FIRE_AND_FORGET);
     }
     __syncthreads();
-    if (rejected != ~0u && thread() == 0) fail(e, check(e, rejected, &launch) - 1, rejected, 0);
+    if (rejected != ~0u && thread() == 0) {
+        u32 code = check(e, rejected, &launch) - 1;
+        fail(e, code, rejected, code == SHARED_MEMORY ? launch.shared : 0);
+    }
     return rejected == ~0u;
 }
 

@@ -6,9 +6,9 @@
 
 mod indirect;
 mod layout;
+mod link;
 mod program;
 
-use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use elinvar_ptx::FaultRecord;
 
 pub(crate) use self::indirect::CountsCheck;
 use self::layout::{Bytes, INHERITED, STATUS_BYTES, code};
+pub(crate) use self::link::Linker;
 pub(crate) use self::program::{Program, Programs};
 use crate::encode::{Encoder, Step};
 use crate::function::{address, memory};
-use crate::libraries::find_file;
 use crate::shared::Shared;
 
 /// Threads of the executor's block, as in `executor.c`.
@@ -32,18 +32,12 @@ const THREADS: u32 = 128;
 /// Size of a used range in bytes.
 const USED_BYTES: usize = 24;
 
-/// Searches for CUDA's device runtime.
-pub(crate) fn device_runtime() -> Result<PathBuf, String> {
-    find_file(&["libcudadevrt.a".into()])
-}
-
-/// CUDA's device runtime, which this needs.
+/// The linker, which needs CUDA's device runtime.
 ///
 /// # Errors
 /// `Unsupported` if it was not found.
-pub(crate) fn expect_device_runtime<'s>(shared: &'s Shared, what: &str) -> Result<&'s Path> {
-    let runtime = shared.device_runtime.as_ref();
-    runtime.map(PathBuf::as_path).map_err(|why| Error::unsupported(format!("{what}: {why}")))
+pub(crate) fn expect_linker<'s>(shared: &'s Shared, what: &str) -> Result<&'s Linker> {
+    shared.linker.as_ref().map_err(|why| Error::unsupported(format!("{what}: {why}")))
 }
 
 /// The program of an execution. The context must be current.
@@ -51,8 +45,8 @@ pub(crate) fn expect_device_runtime<'s>(shared: &'s Shared, what: &str) -> Resul
 /// # Errors
 /// `Unsupported` without CUDA's device runtime.
 pub(crate) fn program(shared: &Shared, execution: &ExecuteCommands) -> Result<Arc<Program>> {
-    let runtime = expect_device_runtime(shared, "kernels that a GPU launches")?;
-    shared.programs.of(&shared.context, runtime, execution)
+    let linker = expect_linker(shared, "kernels that a GPU launches")?;
+    shared.programs.of(&shared.context, linker, execution)
 }
 
 /// What differs between an indirect command buffer and a launch queue, for the executor.
@@ -289,9 +283,7 @@ impl CommandsCheck {
             (code::LAUNCH_FAILED, _) => {
                 in_place(format!("CUDA's device runtime cannot launch it (error {})", report.error))
             }
-            (code::SHARED_MEMORY, _) => {
-                in_place("its threadgroup memory and the kernel's own: at most 48 KiB together".into())
-            }
+            (code::SHARED_MEMORY, _) => in_place(self.too_much_memory(report)),
             (code::GRID, _) => in_place(format!("more than {} threadgroups", i32::MAX)),
             (code::FAULT, _) => self.kernel_fault(report),
             (other, _) => in_place(format!("the report was overwritten: code {other}")),
@@ -319,17 +311,32 @@ impl CommandsCheck {
         dispatch.prepare().map_err(|error| execution.fault(format!("{}: {error}", self.place(report))))
     }
 
+    /// Number of the report's kernel, from 0.
+    fn kernel(&self, report: &Report<'_>) -> Option<usize> {
+        let is_inherited = self.execution().pipeline.is_some();
+        let number = if is_inherited { self.program.kernel_count } else { report.record.pipeline };
+        (number as usize).checked_sub(1)
+    }
+
+    fn too_much_memory(&self, report: &Report<'_>) -> String {
+        let number = self.kernel(report);
+        let kernel = number.and_then(|number| self.execution().kernels().nth(number));
+        let name = kernel.map_or("?", |kernel| &kernel.signature().name);
+        let most = number.and_then(|number| self.program.most_dynamic.get(number)).copied().unwrap_or(0);
+        let bytes = report.error;
+        format!(
+            "kernel `{name}`: {bytes} bytes of dynamic threadgroup memory: at most {most} if the device launches it"
+        )
+    }
+
     /// The fault of a kernel that checks bounds.
     fn kernel_fault(&self, report: &Report<'_>) -> Error {
         let execution = self.execution();
-        let (offset, number) = match &self.executed {
-            Executed::Commands(_) if execution.pipeline.is_some() => {
-                (report.index.saturating_sub(report.first), self.program.kernel_count)
-            }
-            Executed::Commands(_) => (report.index.saturating_sub(report.first), report.record.pipeline),
-            Executed::Nested(_) => (report.index, report.record.pipeline),
+        let offset = match &self.executed {
+            Executed::Commands(_) => report.index.saturating_sub(report.first),
+            Executed::Nested(_) => report.index,
         };
-        let bounds = (number as usize).checked_sub(1).and_then(|at| self.program.bounds.get(at)?.clone());
+        let bounds = self.kernel(report).and_then(|number| self.program.bounds.get(number)?.clone());
         let taken = report.faults.get(offset as usize * size_of::<FaultRecord>()..).and_then(read_fault);
         let place = self.place(report);
         match (bounds, taken) {

@@ -3,23 +3,22 @@
 //! A kernel can be launched from the device only by code that is linked with it, so each list of kernels is a module of its own. It is
 //! linked when it is executed first.
 
-use std::ffi::{CString, c_void};
-use std::path::Path;
+use std::ffi::CString;
 use std::ptr::null_mut;
 use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::{
-    CUdeviceptr, CUfunction, CUfunction_attribute_enum as FunctionAttribute, CUjit_option_enum as JitOption,
-    CUlinkState, CUmodule,
+    CUdeviceptr, CUfunction, CUfunction_attribute_enum as FunctionAttribute, CUmodule,
 };
 use elinvar_driver::{Error, ExecuteCommands, Init, Memory, Pipeline, Result, Storage};
 use elinvar_ptx::{Bounds, Constants, Ptx};
 use parking_lot::Mutex;
 
 use super::layout::{Kernel, Tables};
+use super::link::Linker;
 use crate::context::{Context, Handle};
 use crate::failure::Failure;
-use crate::function::ORDINARY_SHARED;
+use crate::function::allow_shared;
 use crate::log::KernelLog;
 use crate::memory::CudaMemory;
 use crate::pipeline::CudaPipeline;
@@ -30,11 +29,6 @@ const EXECUTOR: &str = include_str!("executor.ptx");
 const COMMANDS: &str = "elinvar_execute_commands";
 const NESTED: &str = "elinvar_launch_nested";
 const INDIRECT: &str = "elinvar_launch_indirect";
-/// `CU_JIT_INPUT_PTX` and `CU_JIT_INPUT_LIBRARY`.
-const PTX: u32 = 1;
-const LIBRARY: u32 = 4;
-/// Size of the buffer for the linker's log, in bytes.
-const LOG: usize = 8 << 10;
 /// Number of programs at which those of dropped lists are removed.
 const MANY: usize = 16;
 
@@ -72,7 +66,7 @@ impl Programs {
     pub(crate) fn of(
         &self,
         context: &Arc<Context>,
-        runtime: &Path,
+        linker: &Linker,
         execution: &ExecuteCommands,
     ) -> Result<Arc<Program>> {
         let mut all = self.known.lock();
@@ -85,7 +79,7 @@ impl Programs {
         }
         let pipelines: Vec<&CudaPipeline> =
             execution.kernels().map(|pipeline| CudaPipeline::of(&**pipeline)).collect::<Result<_>>()?;
-        let program = Arc::new(Program::link(context, runtime, &pipelines, Constants::Addresses)?);
+        let program = Arc::new(Program::link(context, linker, &pipelines, Constants::Addresses)?);
         all.push(Known {
             pipelines: Arc::downgrade(&execution.pipelines),
             inherited: execution.pipeline.as_ref().map(Arc::downgrade),
@@ -100,7 +94,7 @@ impl Programs {
 pub(super) struct First {
     pub(super) entry: u64,
     pub(super) most_threads: u32,
-    /// Maximum dynamic shared memory of a launch from the device, in bytes.
+    /// Maximum dynamic shared memory of a launch, in bytes.
     pub(super) most_dynamic: u64,
 }
 
@@ -118,6 +112,8 @@ pub(crate) struct Program {
     /// Where the parts of the tables begin.
     offsets: [u64; 4],
     pub(super) kernel_count: u32,
+    /// Maximum dynamic shared memory of each kernel, in bytes.
+    pub(super) most_dynamic: Vec<u64>,
     /// Decoders of fault records, of kernels that check bounds.
     pub(super) bounds: Vec<Option<Arc<Bounds>>>,
     /// The counters that log calls use.
@@ -128,7 +124,7 @@ impl Program {
     /// Links kernels with the executor. The context must be current.
     pub(crate) fn link(
         context: &Arc<Context>,
-        runtime: &Path,
+        linker: &Linker,
         pipelines: &[&CudaPipeline],
         constants: Constants,
     ) -> Result<Self> {
@@ -136,9 +132,9 @@ impl Program {
         let (codes, logs): (Vec<Ptx>, Vec<_>) = parts.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let renamed: Vec<(String, String)> =
             codes.iter().enumerate().map(|(i, ptx)| rename(ptx, i)).collect();
-        let texts = renamed.iter().map(|(text, _)| text.as_str()).chain([EXECUTOR]);
+        let texts: Vec<&str> = renamed.iter().map(|(text, _)| text.as_str()).chain([EXECUTOR]).collect();
         let failed = |failure: Failure| context.error(failure, "linking the kernels of commands");
-        let module = Handle(link(context, texts, runtime)?);
+        let module = Handle(linker.load(context, &texts)?);
         // From here on, dropping it unloads the module.
         let mut program = Self {
             context: context.clone(),
@@ -150,6 +146,7 @@ impl Program {
             tables: CudaMemory::new(context, 0, Storage::Private, Init::Uninitialized)?,
             offsets: [0; 4],
             kernel_count: codes.len() as u32,
+            most_dynamic: Vec::new(),
             bounds: Vec::new(),
             _logs: Vec::new(),
         };
@@ -163,8 +160,8 @@ impl Program {
             let attribute = |which| program.attribute(function, which).map_err(failed);
             let most_threads = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
             let own = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
-            // More must be allowed for a function, which the device runtime does not ask for.
-            let most_dynamic = ORDINARY_SHARED.saturating_sub(own.into());
+            let most_dynamic = allow_shared(context, function, own).map_err(failed)?;
+            program.most_dynamic.push(most_dynamic);
             let entry = program.address(&format!("{entry}_address"))?;
             if program.first.entry == 0 {
                 program.first = First { entry, most_threads, most_dynamic };
@@ -273,43 +270,6 @@ fn rename(ptx: &Ptx, number: usize) -> (String, String) {
     let entry = format!("elinvar_command_{number}");
     let text = ptx.text.replace(&ptx.entry, &entry);
     (format!("{text}\n.visible .global .align 8 .u64 {entry}_address[1] = {{{entry}}};\n"), entry)
-}
-
-/// Links texts with CUDA's device runtime, and loads the result.
-#[allow(unsafe_code)] // C functions
-fn link<'t>(context: &Context, texts: impl Iterator<Item = &'t str>, runtime: &Path) -> Result<CUmodule> {
-    let api = context.api;
-    let path = CString::new(runtime.as_os_str().as_encoded_bytes()).unwrap_or_default();
-    let images = texts.map(CString::new).collect::<Result<Vec<_>, _>>();
-    let images = images.map_err(|_| Error::unsupported("a kernel of commands: its PTX has a null byte"))?;
-    let mut errors = vec![0_u8; LOG];
-    let mut options =
-        [JitOption::CU_JIT_ERROR_LOG_BUFFER as u32, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as u32];
-    let mut values: [*mut c_void; 2] = [errors.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG)];
-    let mut state: CUlinkState = null_mut();
-    let (mut cubin, mut bytes): (*mut c_void, usize) = (null_mut(), 0);
-    let mut module: CUmodule = null_mut();
-    // SAFETY: images and path are C strings, and the log outlives the linker, which is destroyed behind its last use. The machine code is the
-    // linker's, and is copied when it is loaded.
-    let linked = unsafe {
-        let created = api.link_create(2, options.as_mut_ptr(), values.as_mut_ptr(), &mut state);
-        let linked = created.and_then(|()| {
-            for image in &images {
-                let text = image.as_bytes_with_nul();
-                let data = text.as_ptr().cast_mut().cast();
-                api.link_data(state, PTX, data, text.len(), c"kernel".as_ptr(), 0, null_mut(), null_mut())?;
-            }
-            api.link_file(state, LIBRARY, path.as_ptr(), 0, null_mut(), null_mut())?;
-            api.link_complete(state, &mut cubin, &mut bytes)?;
-            api.load_module(&mut module, cubin, 0, null_mut(), null_mut())
-        });
-        if state.is_null() { linked } else { api.link_destroy(state).and(linked) }
-    };
-    linked.map(|()| module).map_err(|failure| {
-        let end = errors.iter().position(|byte| *byte == 0).unwrap_or(errors.len());
-        let log = String::from_utf8_lossy(&errors[..end]);
-        context.error(failure, &format!("linking the kernels of commands: {}", log.trim()))
-    })
 }
 
 #[cfg(test)]

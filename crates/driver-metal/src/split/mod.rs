@@ -5,8 +5,12 @@
 //! basic blocks, in a loop. A thread's state is where it goes on, and the variables that are declared around a barrier, which need not be live there;
 //! so are parameters that the kernel may change. What the driver cannot read, or whose state it cannot keep, is refused with the line: the kernel's
 //! text becomes an `#error`, which holds under the same conditions.
+//!
+//! A macro that hides a barrier is expanded before (`macros`). Kernels with groups of threads as objects get parameters for the positions (`groups`).
 
 mod declaration;
+mod groups;
+mod macros;
 mod render;
 mod statements;
 mod tokens;
@@ -45,29 +49,51 @@ impl Refusal {
     }
 }
 
+/// Whether a text has grid barriers, or groups of threads as objects.
+fn has_of_grid(text: &str) -> bool {
+    let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.any(|word| statements::is_of_barrier(word) || statements::is_group(word))
+}
+
 /// Splits the kernels of a text that have grid barriers.
 pub(crate) fn split(text: &str) -> (String, Vec<Split>) {
-    let is_of_grid = |word: &str| statements::is_of_barrier(word) || statements::is_group(word);
-    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    if !words.into_iter().any(is_of_grid) {
+    if !has_of_grid(text) {
         return (text.to_owned(), Vec::new());
     }
-    let text = Text::of(text);
+    let written = Text::of(text);
+    let hidden = macros::hidden(&written);
+    let text = macros::expanded(&written, &hidden);
+    let text = Text::of(&text);
+    let is_word = |at: usize| text.tokens[at].kind == Kind::Word;
+    let hides = |at: usize| hidden.get(text.word(at)).filter(|_| is_word(at));
     let (mut out, mut end, mut all) = (String::new(), 0, Vec::new());
     let mut at = 0;
     while at < text.tokens.len() {
-        let has_barrier =
-            |function: &Function| function.body.clone().any(|at| statements::is_of_barrier(text.word(at)));
-        let Some(function) = Function::at(&text, at).filter(has_barrier) else {
-            if is_of_grid(text.word(at)) && text.are(at.saturating_sub(3), &["elinvar", ":", ":"]) {
-                let why = match statements::is_group(text.word(at)) {
-                    true => "a group of threads as an object",
-                    false => "it is in a function that is no kernel",
+        let is_of_grid = |at: usize| {
+            let word = text.word(at);
+            statements::is_of_barrier(word) || statements::is_group(word) || hides(at).is_some()
+        };
+        let has_any = |function: &Function| function.body.clone().any(is_of_grid);
+        let Some(function) = Function::at(&text, at).filter(has_any) else {
+            // The header of groups is in front of the text.
+            let is_qualified = text.are(at.saturating_sub(3), &["elinvar", ":", ":"]);
+            if hides(at).is_some() || is_qualified && is_of_grid(at) {
+                let why = match (hides(at), statements::is_group(text.word(at))) {
+                    (Some(found), _) => {
+                        format!(
+                            "the {} in the macro {} is in a function that is no kernel",
+                            found.what,
+                            text.word(at)
+                        )
+                    }
+                    (None, true) => {
+                        "a group of threads as an object in a function that is no kernel".to_owned()
+                    }
+                    (None, false) => "it is in a function that is no kernel".to_owned(),
                 };
-                let refusal = Refusal::new(at, why);
                 let token = &text.tokens[at].at;
                 out.push_str(&text.text[end..token.start]);
-                out.push_str(&error(&text, &refusal));
+                out.push_str(&error(&text, &Refusal::new(at, why)));
                 end = token.end;
             }
             at += 1;
@@ -75,10 +101,21 @@ pub(crate) fn split(text: &str) -> (String, Vec<Split>) {
         };
         let (first, last) = (&text.tokens[function.head.start].at, &text.tokens[function.body.end - 1].at);
         out.push_str(&text.text[end..first.start]);
-        match function.split(&text) {
+        let name = text.word(function.name);
+        let hidden_at = function.body.clone().find_map(|at| Some((at, hides(at)?)));
+        let made = match hidden_at {
+            Some((at, found)) => {
+                let (what, macro_name) = (found.what, text.word(at));
+                let why = found.refused.unwrap_or("is not invoked");
+                let why = format!("kernel {name}: the {what} in the macro {macro_name}, which {why}");
+                Err(Refusal::new(at, why))
+            }
+            None => function.transformed(&text),
+        };
+        match made {
             Ok((code, split)) => {
                 out.push_str(&code);
-                all.push(split);
+                all.extend(split);
             }
             Err(refusal) => out.push_str(&error(&text, &refusal)),
         }
@@ -156,6 +193,19 @@ impl Function {
             first = at;
         }
         Ok(all)
+    }
+
+    /// The kernel's new text, and how it was split at grid barriers, if it has any.
+    fn transformed(&self, text: &Text<'_>) -> Result<(String, Option<Split>), Refusal> {
+        let has_barrier = self.body.clone().any(|at| statements::is_of_barrier(text.word(at)));
+        let group = self.body.clone().find(|at| statements::is_group(text.word(*at)));
+        match group {
+            Some(at) if has_barrier => {
+                Err(Refusal::new(at, "a group of threads as an object, in a kernel with grid barriers"))
+            }
+            Some(_) => Ok((groups::positioned(text, self)?, None)),
+            None => self.split(text).map(|(code, split)| (code, Some(split))),
+        }
     }
 
     fn split(&self, text: &Text<'_>) -> Result<(String, Split), Refusal> {
@@ -264,10 +314,7 @@ const POSITIONS: [&str; 8] = [
 /// More parameters, a thread's index in the grid, and the number of dimensions for which it is right.
 fn index(text: &Text<'_>, params: &[Param]) -> Result<(String, String, u32), Refusal> {
     let of = |attribute: &str| params.iter().find(|param| attribute_of(param) == attribute);
-    let components = |param: &Param| match text.word(param.name - 1).chars().last() {
-        Some(last @ '2'..='4') => last as u32 - '0' as u32,
-        _ => 1,
-    };
+    let components = |param: &Param| components(text, param);
     let used = params.iter().filter(|param| POSITIONS.contains(&attribute_of(param)));
     let dimensions = used.map(components).max().unwrap_or(3);
     let ty = if dimensions == 1 { "uint".to_owned() } else { format!("uint{dimensions}") };
@@ -295,6 +342,14 @@ fn index(text: &Text<'_>, params: &[Param]) -> Result<(String, String, u32), Ref
         _ => format!("(uint({at}.z) * {size}.y + {at}.y) * {size}.x + {at}.x"),
     };
     Ok((more, index, dimensions))
+}
+
+/// Number of components of a parameter.
+fn components(text: &Text<'_>, param: &Param) -> u32 {
+    match text.word(param.name - 1).chars().last() {
+        Some(last @ '2'..='4') => last as u32 - '0' as u32,
+        _ => 1,
+    }
 }
 
 fn attribute_of(param: &Param) -> &str {
@@ -362,8 +417,104 @@ mod tests {
             all.is_empty() && out.contains("#line 7 \"f.metal\"\n#error \"grid barriers on Metal"),
             "{out}"
         );
-        let (out, _) = split("kernel void k() { auto t = elinvar::this_tile<8>(); }");
+        let (out, _) = split("uint f() { return elinvar::this_tile<8>().size(); }");
         assert!(out.contains("#error") && out.contains("a group of threads as an object"), "{out}");
+        let both = refusal(PARAMS, &format!("{BARRIER} x[i] = elinvar::this_tile<8>().size();"));
+        assert_eq!(both, "2: a group of threads as an object, in a kernel with grid barriers");
+    }
+
+    #[test]
+    fn groups_are_given_positions() {
+        let kernel = |params: &str, body: &str| split(&format!("kernel void k({params}) {{ {body} }}\n")).0;
+        let out = kernel("", "elinvar::this_tile<8>().sync();");
+        assert_eq!(
+            out,
+            "kernel void k(uint given_thread_index_in_simdgroup [[thread_index_in_simdgroup]], uint \
+             given_simdgroup_index_in_threadgroup [[simdgroup_index_in_threadgroup]]) { const uint \
+             own_thread_index_in_simdgroup = uint(given_thread_index_in_simdgroup); const uint \
+             own_simdgroup_index_in_threadgroup = uint(given_simdgroup_index_in_threadgroup); \
+             elinvar::this_tile<8>(own_thread_index_in_simdgroup, own_simdgroup_index_in_threadgroup).sync(); }\n\
+             #line 1 \"\"\n\n"
+        );
+        // A kernel has one parameter for an attribute, and positions with one number of components.
+        let out = kernel(
+            "uint2 at [[thread_position_in_grid]], ushort r [[thread_index_in_threadgroup]], uint2 n [[threads_per_threadgroup]]",
+            "{ uint r = elinvar::this_threadgroup().size(); }",
+        );
+        assert!(out.contains("own_thread_index_in_threadgroup = uint(r);"), "{out}");
+        assert!(out.contains("own_threads_per_threadgroup = uint3(n.x, n.y, 1);"), "{out}");
+        assert!(out.contains(", uint2 given_threadgroup_position_in_grid [["), "{out}");
+        let position = "uint3(given_threadgroup_position_in_grid.x, given_threadgroup_position_in_grid.y, 0)";
+        assert!(out.contains(position) && !out.contains("simdgroup"), "{out}");
+        let out = kernel("uint i [[thread_position_in_grid]]", "elinvar::this_threadgroup().sync();");
+        assert!(out.contains("uint3(given_threads_per_threadgroup, 1, 1)"), "{out}");
+        assert!(out.contains("uint3(given_threadgroup_position_in_grid, 0, 0)"), "{out}");
+        let out = kernel("", "auto f = elinvar::this_threadgroup;");
+        assert!(out.contains("#error") && out.contains("in another way than by a call"), "{out}");
+    }
+
+    /// A text with macros in front of a kernel, from line 1 on.
+    fn with_macros(macros: &str, body: &str) -> (String, Vec<Split>) {
+        split(&format!(
+            "#line 1 \"a.metal\"\n{macros}\nkernel void k({PARAMS}) {{\nx[i] = 1;\n{body}\nx[i] = 2;\n}}\n"
+        ))
+    }
+
+    #[test]
+    fn barriers_in_macros_are_expanded() {
+        for (macros, body) in [
+            ("#define SYNC elinvar::grid_barrier()", "SYNC;"),
+            ("#define SYNC() elinvar::grid_barrier(); // waits", "SYNC()"),
+            ("#define SYNC( ) elinvar::this_grid().sync()", "SYNC();"),
+            ("# define A() B\n#define B elinvar::grid_barrier()", "A();"),
+            ("#define SYNC() do { elinvar:: \\\n grid_barrier(); } while (0)", "if (x[0]) SYNC();"),
+            ("#define A B;\n#define B A elinvar::grid_barrier()\n#undef C", "{ B; }"),
+        ] {
+            let (out, all) = with_macros(macros, body);
+            // The last one is not within itself.
+            assert_eq!(all.len(), usize::from(!macros.contains("#undef")), "{out}");
+            let is_split = out.contains("state_in_memory.at = ");
+            assert!(is_split || out.contains("#error") && macros.contains("#undef"), "{out}");
+            assert!(out.starts_with(&format!("#line 1 \"a.metal\"\n{macros}\n")), "{out}");
+        }
+        let groups = split("#define TILE elinvar::this_tile<8>()\nkernel void k() { TILE.sync(); }").0;
+        assert!(groups.contains("elinvar::this_tile<8>(own_thread_index_in_simdgroup"), "{groups}");
+    }
+
+    #[test]
+    fn barriers_in_macros_that_are_not_expanded_are_refused_with_the_line() {
+        let of = |macros: &str, body: &str| {
+            let (out, all) = with_macros(macros, body);
+            assert!(all.is_empty(), "{out}");
+            let at = out.find("#error \"").expect(&out);
+            let line = out[..at].trim_end().lines().last().unwrap_or_default().to_owned();
+            let why = out[at..].lines().next().unwrap_or_default().trim_start_matches("#error \"");
+            let why = why.strip_prefix(NO_GRID_BARRIERS).expect("the prefix").trim_end_matches('"');
+            format!("{line}{why}")
+        };
+        assert_eq!(
+            of("#define SYNC(n) elinvar::grid_barrier()", "SYNC(1);"),
+            "#line 4 \"a.metal\": kernel k: the grid barrier in the macro SYNC, which has parameters"
+        );
+        assert_eq!(
+            of("#define SYNC\n#define SYNC elinvar::grid_barrier()", "SYNC;"),
+            "#line 5 \"a.metal\": kernel k: the grid barrier in the macro SYNC, which has several definitions"
+        );
+        assert_eq!(
+            of(
+                "#define A(f) f()\n#define SYNC A(elinvar::grid_barrier)",
+                "\n\nA(elinvar::grid_barrier); SYNC;"
+            ),
+            "#line 7 \"a.metal\": a grid barrier within an expression"
+        );
+        assert_eq!(
+            of("#define SYNC() elinvar::grid_barrier()", "auto f = SYNC;"),
+            "#line 4 \"a.metal\": kernel k: the grid barrier in the macro SYNC, which is not invoked"
+        );
+        assert_eq!(
+            of("#define SYNC() elinvar::grid_barrier()\nvoid f() { SYNC(); }", "f();"),
+            "#line 2 \"a.metal\": the grid barrier in the macro SYNC is in a function that is no kernel"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Refusal;
 use super::tokens::{Kind, Text};
+use crate::headers::MAKE_GROUPS;
 
 #[derive(Debug)]
 pub(super) struct Statement {
@@ -74,9 +75,9 @@ pub(super) fn is_of_barrier(word: &str) -> bool {
     matches!(word, "grid_barrier" | "this_grid")
 }
 
-/// Whether a word makes a group of threads that Metal's text has no code for.
+/// Whether a word makes a group of threads.
 pub(super) fn is_group(word: &str) -> bool {
-    matches!(word, "this_threadgroup" | "this_simdgroup" | "this_tile")
+    MAKE_GROUPS.contains(&word)
 }
 
 /// Reads the statement that begins at a token.

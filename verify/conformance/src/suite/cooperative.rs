@@ -7,12 +7,19 @@ use elinvar::{
     Threadgroup,
 };
 
-use super::{CaseResult, expect_all};
+use super::{Case, CaseResult, expect_all};
+
+mod control_flow;
 
 cases!("cooperative": stencil, producers_and_consumers, conjugate_gradient, several_barriers, loops_and_branches, names_and_statements,
     threadgroup_memory_is_kept, private_values_are_kept, threads_that_return, group_sizes, many_groups, atomics_across_groups,
     too_large_a_grid, ordinary_launches_are_refused, no_grid_barrier, a_fault_ends_the_launch, checked_kernels,
     a_missed_barrier, a_deadline_while_groups_wait, repeated_in_a_graph, at_the_same_time);
+
+/// All cases of the chapter.
+pub(super) fn all() -> Vec<Case> {
+    [CASES, control_flow::CASES].concat()
+}
 
 const PREAMBLE: &str = "#include <metal_stdlib>\n#include <elinvar/grid>\nusing namespace metal;\n";
 

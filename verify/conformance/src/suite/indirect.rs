@@ -1,12 +1,13 @@
 //! Indirect launches, with counts mostly written by the preceding kernel.
 
-use elinvar::{Buffer, Device, Error, Graph, Grid, HostAccess};
+use elinvar::{Buffer, Device, Error, Graph, Grid, HostAccess, Threadgroup};
 
 use super::{CaseResult, expect_all, kernel, launch, run};
 
 cases!("indirect": runs_over_what_was_found, zero_counts_run_nothing, positions_in_three_dimensions,
     offsets_into_the_buffer, behind_copy_fill_and_kernel, many_in_one_submission, counts_by_other_streams,
-    run_again_with_other_counts, checked_kernels, counts_beyond_the_limits, errors_reach_what_is_behind);
+    run_again_with_other_counts, checked_kernels, counts_beyond_the_limits, errors_reach_what_is_behind,
+    much_threadgroup_memory);
 
 /// Threadgroup size of the kernels that are launched indirectly.
 const GROUP: u32 = 64;
@@ -346,5 +347,29 @@ fn errors_reach_what_is_behind(device: &Device) -> CaseResult {
     m.fill(0)?;
     launch(&tally, &second, Grid::threads(64).group(32), (&mut m,))?.wait()?;
     assert_eq!(m.to_vec()?, [64]);
+    Ok(())
+}
+
+/// Threadgroup memory up to the device's limit, most of which an NVIDIA GPU has to be asked for.
+fn much_threadgroup_memory(device: &Device) -> CaseResult {
+    let body = "
+        kernel void backwards(device uint* out [[buffer(0)]], constant uint& n [[buffer(1)]], threadgroup uint* all [[threadgroup(0)]],
+                              uint l [[thread_index_in_threadgroup]], uint g [[threadgroup_position_in_grid]]) {
+            for (uint i = l; i < n; i += 64) all[i] = 7 * i + g;
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            for (uint i = l; i < n; i += 64) out[g * n + i] = all[n - 1 - i];
+        }";
+    let backwards = kernel(device, "backwards", body)?;
+    let (most, stream) = (device.caps().limits.max_threadgroup_memory as usize / 16 * 4, device.stream()?);
+    let counts = device.buffer_with_data(&[3_u32, 1, 1])?;
+    for words in [1000, 12_288, 16_000, 48_000, most].into_iter().filter(|words| *words <= most) {
+        let mut out = device.buffer::<u32>(4 * words)?;
+        let args = (&mut out, words as u32, Threadgroup::of::<u32>(words));
+        launch(&backwards, &stream, Grid::indirect(&counts).group(GROUP), args)?.wait()?;
+        expect_all(&out.to_vec()?, |at| {
+            let (g, i) = (at / words, at % words);
+            if g < 3 { (7 * (words - 1 - i) + g) as u32 } else { 0 }
+        });
+    }
     Ok(())
 }

@@ -211,7 +211,7 @@ pub fn cases() -> Vec<Case> {
         accesses::CASES,
         barriers::CASES,
         divergent_barriers::CASES,
-        cooperative::CASES,
+        &cooperative::all(),
         thread_groups::CASES,
         resident::CASES,
         order::CASES,

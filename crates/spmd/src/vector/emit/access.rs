@@ -93,6 +93,9 @@ impl Emit<'_, '_> {
                 let all = self.addresses(ptr, part);
                 self.gather(&access, all, part)
             }
+            Address::Each(all) if self.is_likely_row(&ptr.op, access.size) => {
+                self.load_likely_row(&access, ptr, all, part)
+            }
             Address::Each(all) => self.gather(&access, all, part),
         });
         let vectors = vectors.collect();

@@ -16,6 +16,7 @@ mod copies;
 mod group_ops;
 mod instruction;
 mod interleaved;
+mod likely_rows;
 mod matrix_product;
 mod prefix_rows;
 mod replicate;

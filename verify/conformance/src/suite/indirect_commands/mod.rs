@@ -11,7 +11,7 @@ use super::{Case, CaseResult, expect_all, expect_fault, launch};
 mod faults;
 
 cases!("indirect_commands": encoded_by_the_host, thousand_encoded_by_a_kernel, three_dimensions, ranges,
-    ranges_in_memory, reset, copied, inherited_buffers, inherited_kernel, threadgroup_memory, values,
+    ranges_in_memory, reset, copied, inherited_buffers, inherited_kernel, threadgroup_memory, much_threadgroup_memory, values,
     dependent_commands, addresses_in_argument_buffers, commands_that_encode_commands, other_work_of_the_stream,
     recorded, in_a_graph, overlapping_uses, optimized);
 
@@ -440,6 +440,39 @@ fn threadgroup_memory(device: &Device) -> CaseResult {
     command.buffer(0, &x)?.buffer(1, &mut out)?.dispatch_threads(64, 64)?;
     let ended = execute(&stream, &commands.execution(0..1).uses((&x, &mut out)))?.wait();
     expect_fault(ended, "sums", &["command 0", "bytes of threadgroup memory"]);
+    Ok(())
+}
+
+/// Threadgroup memory up to the device's limit, most of which an NVIDIA GPU has to be asked for.
+fn much_threadgroup_memory(device: &Device) -> CaseResult {
+    const OWN: usize = 3000;
+    let body = "
+        kernel void backwards(device uint* out [[buffer(0)]], constant uint& n [[buffer(1)]], threadgroup uint* all [[threadgroup(0)]],
+                              uint l [[thread_index_in_threadgroup]], uint g [[threadgroup_position_in_grid]]) {
+            threadgroup uint own[3000];
+            for (uint i = l; i < n; i += 64) all[i] = 7 * i + g;
+            for (uint i = l; i < 3000; i += 64) own[i] = 11 * i + g;
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            device uint* to = out + g * (n + 3000);
+            for (uint i = l; i < n; i += 64) to[i] = all[n - 1 - i];
+            for (uint i = l; i < 3000; i += 64) to[n + i] = own[2999 - i];
+        }";
+    let [backwards] = kernels(device, body, ["backwards"])?;
+    let most = device.caps().limits.max_threadgroup_memory as usize;
+    let rest = (most - OWN * 4) / 16 * 4;
+    let stream = device.stream()?;
+    for words in [1000, 9300, 16_000, 48_000, rest].into_iter().filter(|words| *words <= rest) {
+        let mut commands = IndirectCommandBuffer::new(device, Descriptor::new(1), &[&backwards])?;
+        let mut out = device.buffer::<u32>(3 * (words + OWN))?;
+        let command = commands.command(0)?.kernel(&backwards)?.threadgroup_memory(0, words * 4)?;
+        command.buffer(0, &mut out)?.buffer(1, words as u32)?.dispatch_threads(192, 64)?;
+        execute(&stream, &commands.execution(0..1).uses((&mut out,)))?.wait()?;
+        expect_all(&out.to_vec()?, |at| {
+            let (g, i) = (at / (words + OWN), at % (words + OWN));
+            let (by, last) = if i < words { (7, words - 1 - i) } else { (11, words + OWN - 1 - i) };
+            (by * last + g) as u32
+        });
+    }
     Ok(())
 }
 

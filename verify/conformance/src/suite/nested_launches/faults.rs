@@ -8,7 +8,7 @@ use super::{HALVE, halvings, kernels, library, nested};
 use crate::suite::{CaseResult, expect_all, expect_fault, launch, logging, refused};
 
 cases!("nested_launches": room_for_launches, depth, a_fault_in_a_child, invalid_launches, log_lines, a_deadline_within_a_child,
-    a_deadline_of_endless_levels, cancelled, wrong_arguments);
+    a_deadline_of_endless_levels, cancelled, wrong_arguments, random_launches);
 
 const FAN: &str = "
     kernel void leaf(device atomic_uint* x) { atomic_fetch_add_explicit(x, 1u, memory_order_relaxed); }
@@ -291,5 +291,88 @@ fn wrong_arguments(device: &Device) -> CaseResult {
     refused(node, "launched by `launch_nested`");
     assert_eq!((queue.capacity(), queue.depth()), (4, 2));
     expect_all(&x.to_vec()?, |_| 0);
+    Ok(())
+}
+
+/// Launches made of random numbers: without effect, valid, or invalid in one way, which is a fault.
+fn random_launches(device: &Device) -> CaseResult {
+    const LAUNCHES: usize = 24;
+    const ROW: usize = 100;
+    let body = "
+        struct Entry { uint kernel_index, offset, threads, group, way, unused[3]; };
+        kernel void add(device uint* x [[buffer(0)]], constant uint& by [[buffer(1)]], uint i [[thread_position_in_grid]],
+                        uint n [[threads_per_grid]]) { x[i] += by * n; }
+        kernel void scale(device uint* x [[buffer(0)]], constant uint& by [[buffer(1)]], uint i [[thread_position_in_grid]],
+                          uint g [[threadgroup_position_in_grid]]) { x[i] = x[i] * 3 + by + g; }
+        kernel void parent(device elinvar::launch_queue& queue, device uint* x, device const Entry* table, uint i [[thread_position_in_grid]]) {
+            Entry e = table[i];
+            elinvar::launch next(queue);
+            next.set_kernel(e.kernel_index);
+            next.set_buffer(x + e.offset, 0);
+            next.set_value(i + 1, 1);
+            if (e.way == 1) next.dispatch_threads(e.threads, e.group);
+            if (e.way == 2) next.dispatch_threadgroups(e.threads, e.group);
+            if (e.way == 3) { next.dispatch_threads(7, 7); next.dispatch_threads(uint3(e.threads, 1, 1), uint3(1, e.group, 1)); }
+        }";
+    let [parent, add, scale] = kernels(device, body, ["parent", "add", "scale"])?;
+    let mut queue = LaunchQueue::new(device, LAUNCHES as u32, 1, &[&add, &scale])?;
+    let stream = device.stream()?;
+    let mut state = 1_u64;
+    let mut below = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end
+    };
+    let mut x = device.buffer::<u32>(LAUNCHES * ROW)?;
+    for round in 0..40 {
+        let first: Vec<u32> = (0..LAUNCHES * ROW).map(|i| (i * 7 + round) as u32).collect();
+        let (mut expected, mut table) = (first.clone(), vec![0_u32; LAUNCHES * 8]);
+        for (i, entry) in table.chunks_mut(8).enumerate() {
+            let (way, kernel_index, group) = (below(4), below(2), 1 + below(20));
+            let threads = [0, 1, 5, 64, 100][below(5)];
+            // By threadgroups, the row bounds their number.
+            let count = if way == 2 { threads.min(ROW / group) } else { threads };
+            let all = [0, threads, count * group, threads][way];
+            // In this way a threadgroup has one thread along x.
+            let along = if way == 3 { 1 } else { group };
+            let row = &mut expected[i * ROW..][..all];
+            for (at, value) in row.iter_mut().enumerate() {
+                *value = match kernel_index {
+                    0 => value.wrapping_add((i as u32 + 1).wrapping_mul(all as u32)),
+                    _ => value.wrapping_mul(3).wrapping_add((i + 1 + at / along) as u32),
+                };
+            }
+            let words = [kernel_index, i * ROW, count, group, way].map(|word| word as u32);
+            entry[..5].copy_from_slice(&words);
+        }
+        // One entry of every other round becomes invalid.
+        let wrong = (round % 2 == 1).then(|| below(LAUNCHES));
+        if let Some(wrong) = wrong {
+            let entry = &mut table[wrong * 8..][..8];
+            (entry[2], entry[4]) = (4, 1 + below(2) as u32);
+            match below(5) {
+                0 => entry[0] = 2 + below(1000) as u32,
+                1 => entry[3] = 0,
+                2 => entry[3] = 5000,
+                3 => entry[1] = 1 << 28,
+                _ => (entry[2], entry[3], entry[4]) = (u32::MAX, 2, 2),
+            }
+        }
+        let table = device.buffer_with_data(&table)?;
+        x.fill(0)?;
+        x.write(&first)?;
+        let ended =
+            nested(&parent, &stream, &mut queue, Grid::threads(LAUNCHES).group(8), (&mut x, &table))?.wait();
+        match wrong {
+            None => {
+                ended?;
+                expect_all(&x.to_vec()?, |i| expected[i]);
+            }
+            Some(_) => {
+                let Err(Error::Fault(fault)) = &ended else { panic!("round {round}: {ended:?}") };
+                assert!(fault.message.contains("of level 1, by kernel `parent`"), "round {round}: {fault}");
+                stream.acknowledge();
+            }
+        }
+    }
     Ok(())
 }

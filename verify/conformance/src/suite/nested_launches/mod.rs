@@ -2,11 +2,14 @@
 
 mod faults;
 
-use elinvar::{Arg, Args, Completion, Device, Graph, Grid, Kernel, LaunchQueue, Library, Source, Stream};
+use elinvar::{
+    Arg, Args, Completion, Device, Graph, Grid, Kernel, LaunchQueue, Library, Source, Stream, Threadgroup,
+};
 
 use super::{Case, CaseResult, expect_all, launch};
 
 cases!("nested_launches": halves, trees, quicksort, fixed_point_mandelbrot, breadth_first_search, three_dimensions, threadgroup_memory,
+    much_threadgroup_memory,
     values_of_many_sizes, launches_without_effect, used_buffers, other_work_of_the_stream, host_and_device_sizes, recorded, in_a_graph,
     streams_at_the_same_time);
 
@@ -425,6 +428,43 @@ fn threadgroup_memory(device: &Device) -> CaseResult {
     expect_all(&x.to_vec()?, |i| {
         let group = 16 << (i / 512);
         values[i / group * group + (group - 1 - i % group)]
+    });
+    Ok(())
+}
+
+/// Threadgroup memory up to the device's limit, the more the deeper.
+fn much_threadgroup_memory(device: &Device) -> CaseResult {
+    const LEVELS: usize = 6;
+    let body = "
+        kernel void backwards(device elinvar::launch_queue& queue [[buffer(0)]], device uint* out [[buffer(1)]],
+                              constant uint& most [[buffer(2)]], constant uint& level [[buffer(3)]],
+                              threadgroup uint* all [[threadgroup(0)]], uint l [[thread_index_in_threadgroup]]) {
+            uint n = most / 6 * level;
+            if (level > 0) {
+                for (uint i = l; i < n; i += 64) all[i] = 7 * i + level;
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                for (uint i = l; i < n; i += 64) out[(level - 1) * most + i] = all[n - 1 - i];
+            }
+            if (l == 0 && level < 6) {
+                elinvar::launch next(queue);
+                next.set_kernel(0);
+                next.set_buffer(out, 1);
+                next.set_value(most, 2);
+                next.set_value(level + 1, 3);
+                next.set_threadgroup_memory_length(most / 6 * (level + 1) * 4, 0);
+                next.dispatch_threads(64, 64);
+            }
+        }";
+    let [backwards] = kernels(device, body, ["backwards"])?;
+    let most = device.caps().limits.max_threadgroup_memory as usize / (16 * LEVELS) * LEVELS * 4;
+    let mut queue = LaunchQueue::new(device, 1, LEVELS as u32, &[&backwards])?;
+    let mut out = device.buffer::<u32>(LEVELS * most)?;
+    let args = (&mut out, most as u32, 0_u32, Threadgroup::of::<u32>(4));
+    nested(&backwards, &device.stream()?, &mut queue, Grid::threads(64).group(64), args)?;
+    expect_all(&out.to_vec()?, |at| {
+        let (level, i) = (at / most + 1, at % most);
+        let n = most / LEVELS * level;
+        if i < n { (7 * (n - 1 - i) + level) as u32 } else { 0 }
     });
     Ok(())
 }

@@ -95,14 +95,14 @@ const fn blocks(name: &'static str, width: usize, queries: usize, threads: usize
 }
 
 /// The kernels for blocks, of each type by ascending width.
-const F32: [Blocks; 2] = [blocks("attend_f32_64", 64, 128, 128), blocks("attend_f32_128", 128, 64, 128)];
+const F32: [Blocks; 2] = [blocks("attend_f32_64", 64, 64, 128), blocks("attend_f32_128", 128, 64, 128)];
 const F16: [Blocks; 3] = [
-    blocks("attend_f16_64", 64, 64, 128),
+    blocks("attend_f16_64", 64, 128, 128),
     blocks("attend_f16_96", 96, 96, 192),
     blocks("attend_f16_128", 128, 64, 128),
 ];
 const BF16: [Blocks; 3] = [
-    blocks("attend_bf16_64", 64, 64, 128),
+    blocks("attend_bf16_64", 64, 128, 128),
     blocks("attend_bf16_96", 96, 96, 192),
     blocks("attend_bf16_128", 128, 64, 128),
 ];

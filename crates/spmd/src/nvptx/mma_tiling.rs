@@ -27,8 +27,8 @@ struct Tiles {
 
 /// Combines the products of a block, and records the functions that they call.
 pub(super) fn join(kernel: &mut Function, block: BlockId, needed: &mut BTreeSet<String>) {
-    let mut insts: Vec<Option<Inst>> =
-        std::mem::take(&mut kernel.block_mut(block).insts).into_iter().map(Some).collect();
+    let insts = words_first(std::mem::take(&mut kernel.block_mut(block).insts));
+    let mut insts: Vec<Option<Inst>> = insts.into_iter().map(Some).collect();
     let mut all = found(&insts);
     let users = users(kernel, &insts);
     deepen(&mut all, &mut insts, &users);
@@ -39,6 +39,36 @@ pub(super) fn join(kernel: &mut Function, block: BlockId, needed: &mut BTreeSet<
     let placed = insts.into_iter().enumerate();
     let placed = placed.flat_map(|(at, inst)| inst.into_iter().chain(behind.remove(&at).unwrap_or_default()));
     kernel.block_mut(block).insts = placed.collect();
+}
+
+/// Moves words of left factors to where their elements are, so that a product can be moved to an earlier one.
+fn words_first(insts: Vec<Inst>) -> Vec<Inst> {
+    let places: HashMap<ValueId, usize> =
+        insts.iter().enumerate().filter_map(|(at, inst)| Some((inst.result?, at + 1))).collect();
+    let phis = insts.iter().take_while(|inst| matches!(inst.op, Op::Phi { .. })).count();
+    let is_word = |inst: &Inst| match &inst.op {
+        Op::Call(call) => matches!(callee_name(call).and_then(Step::parse), Some((Step::Word, _))),
+        _ => false,
+    };
+    // By the number of instructions before.
+    let mut words: HashMap<usize, Vec<Inst>> = HashMap::new();
+    let mut others = Vec::with_capacity(insts.len());
+    for (at, inst) in insts.into_iter().enumerate() {
+        if is_word(&inst) {
+            let operands = inst.op.operands().into_iter().filter_map(Operand::value);
+            let before = operands.filter_map(|value| places.get(&value).copied()).max();
+            let before = before.unwrap_or(0).max(phis);
+            words.entry(before).or_default().push(inst);
+        } else {
+            others.push((at, inst));
+        }
+    }
+    let mut all = words.remove(&0).unwrap_or_default();
+    for (at, inst) in others {
+        all.push(inst);
+        all.extend(words.remove(&(at + 1)).unwrap_or_default());
+    }
+    all
 }
 
 fn found(insts: &[Option<Inst>]) -> Vec<Tiles> {

@@ -130,7 +130,7 @@ inline void multiply(thread simdgroup_float8x8 (&sums)[ROWS][WIDE], uint wide,
 }
 
 // A simdgroup has 8 * ROWS queries.
-template <typename T, uint WIDTH, uint KEYS, uint GROUPS, uint ROWS>
+template <typename T, uint WIDTH, uint KEYS, uint GROUPS, uint ROWS, bool EARLY>
 [[kernel]] void attend_matrices(device const T* q [[buffer(0)]], device const T* k [[buffer(1)]],
                                 device const T* v [[buffer(2)]], device const uchar* mask [[buffer(3)]],
                                 device uchar* out [[buffer(4)]], constant AttentionSize& size [[buffer(5)]],
@@ -219,6 +219,9 @@ template <typename T, uint WIDTH, uint KEYS, uint GROUPS, uint ROWS>
         }
         fetch<T, COUNT, APART>(words_v, values, WORDS_V, own, end - start);
         threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (EARLY) {
+            fetch<T, COUNT, APART>(words_k, keys, WORDS_K, own, end - min(end, start + KEYS));
+        }
 
         simdgroup_float8x8 scores[ROWS][WIDE];
 #pragma unroll
@@ -256,6 +259,8 @@ template <typename T, uint WIDTH, uint KEYS, uint GROUPS, uint ROWS>
                 }
             }
         }
+        float rest[ROWS];
+        bool is_changed = false;
 #pragma unroll
         for (uint i = 0; i < ROWS; ++i) {
             float next = most[i];
@@ -267,8 +272,10 @@ template <typename T, uint WIDTH, uint KEYS, uint GROUPS, uint ROWS>
             next = max(next, simd_shuffle_xor(next, 8));
             // While no key counts, all weights are 0.
             float base = next == -INFINITY ? 0.0f : next * later;
-            float rest = weight_of<false>(most[i], later, base), sum = 0.0f;
+            rest[i] = weight_of<false>(most[i], later, base);
+            is_changed = is_changed || rest[i] != 1.0f;
             most[i] = next;
+            float sum = 0.0f;
 #pragma unroll
             for (uint j = 0; j < WIDE; ++j) {
 #pragma unroll
@@ -278,17 +285,23 @@ template <typename T, uint WIDTH, uint KEYS, uint GROUPS, uint ROWS>
                     sum += weight;
                 }
             }
-            total[i] = fma(total[i], rest, sum);
+            total[i] = fma(total[i], rest[i], sum);
+        }
+        // After the first blocks, the maxima seldom change.
+        if (simd_or(uint(is_changed)) != 0) {
 #pragma unroll
-            for (uint d = 0; d < DEEP; ++d) {
-                sums[i][d].thread_elements() *= rest;
+            for (uint i = 0; i < ROWS; ++i) {
+#pragma unroll
+                for (uint d = 0; d < DEEP; ++d) {
+                    sums[i][d].thread_elements() *= rest[i];
+                }
             }
         }
 #pragma unroll
         for (uint i = 0; i < COUNT; ++i) {
             *(threadgroup uint4*)(value_tile + at + i * APART * STRIDE) = words_v[i];
         }
-        if (start + KEYS < end) {
+        if (!EARLY && start + KEYS < end) {
             fetch<T, COUNT, APART>(words_k, keys, WORDS_K, own, end - start - KEYS);
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -406,6 +419,7 @@ template <uint WIDTH, uint KEYS, uint PART, uint EACH>
                 scores[i][j] = 0.0f;
             }
         }
+#pragma unroll 2
         for (uint d = 0; d < size.width; d += 4) {
             float4 queries[EACH];
 #pragma unroll
@@ -543,16 +557,11 @@ template <uint WIDTH, uint KEYS, uint PART, uint EACH>
     }
 }
 
-ATTEND("attend_f16_64", attend_matrices<half, 64, 64, 4, 2>)
-ATTEND("attend_f16_64_8", attend_matrices<half, 64, 64, 8, 2>)
-ATTEND("attend_f16_64_4", attend_matrices<half, 64, 64, 4, 4>)
-ATTEND("attend_f16_96", attend_matrices<half, 96, 64, 6, 2>)
-ATTEND("attend_f16_128", attend_matrices<half, 128, 32, 4, 2>)
-ATTEND("attend_bf16_64", attend_matrices<bfloat, 64, 64, 4, 2>)
-ATTEND("attend_bf16_96", attend_matrices<bfloat, 96, 64, 6, 2>)
-ATTEND("attend_bf16_128", attend_matrices<bfloat, 128, 32, 4, 2>)
-ATTEND("attend_f32_64", attend_registers<64, 64, 16, 8>)
-ATTEND("attend_f32_64_32", attend_registers<64, 32, 32, 8>)
-ATTEND("attend_f32_64_4", attend_registers<64, 64, 32, 4>)
+ATTEND("attend_f16_64", attend_matrices<half, 64, 64, 4, 4, false>)
+ATTEND("attend_f16_96", attend_matrices<half, 96, 64, 6, 2, false>)
+ATTEND("attend_f16_128", attend_matrices<half, 128, 32, 4, 2, false>)
+ATTEND("attend_bf16_64", attend_matrices<bfloat, 64, 64, 4, 4, false>)
+ATTEND("attend_bf16_96", attend_matrices<bfloat, 96, 64, 6, 2, false>)
+ATTEND("attend_bf16_128", attend_matrices<bfloat, 128, 32, 4, 2, false>)
+ATTEND("attend_f32_64", attend_registers<64, 64, 32, 4>)
 ATTEND("attend_f32_128", attend_registers<128, 32, 32, 4>)
-ATTEND("attend_f32_128_8", attend_registers<128, 32, 16, 8>)

@@ -255,7 +255,8 @@ impl Operate for Attention {
         };
         if let Some(blocks) = blocks_of([query, key, value]).filter(|_| by_blocks) {
             let words = [query, key, value].map(|view| is_in_words(view).into());
-            let own = [9, 10, 11].into_iter().zip(words).chain([(12, step_class(result.strides()[3]).into())]);
+            let own =
+                [9, 10, 11].into_iter().zip(words).chain([(12, step_class(result.strides()[3]).into())]);
             let constants: Vec<_> = constants.into_iter().chain(own).collect();
             let grid = Grid::groups((queries.div_ceil(blocks.queries), heads, batch)).group(blocks.threads);
             steps.algorithm = BLOCKS;

@@ -176,7 +176,8 @@ impl<'i> Stacking<'i> {
         for tiles in all {
             let place = |pair: &Pair| {
                 let Pair { first, second, .. } = pair;
-                let same = first.right == tiles.right && first.mask == tiles.mask && first.factor == tiles.factor;
+                let same =
+                    first.right == tiles.right && first.mask == tiles.mask && first.factor == tiles.factor;
                 let is_free = same && second.is_none();
                 let later = is_free.then(|| stacking.waits(first, tiles.at).then_some(tiles.at));
                 later?.or_else(|| stacking.is_ready(&tiles, first.at).then_some(first.at))
@@ -204,7 +205,8 @@ impl<'i> Stacking<'i> {
         let others = self.moved.iter().copied().filter(|moved| range.contains(&self.places[*moved]));
         let between = range.clone().chain(others).filter_map(|at| self.insts[at].as_ref());
         let mut operands = between.flat_map(|inst| inst.op.operands()).filter_map(Operand::value);
-        first.taken.iter().all(|(taken, _)| *taken > first.at) && !operands.any(|value| results.contains(&value))
+        first.taken.iter().all(|(taken, _)| *taken > first.at)
+            && !operands.any(|value| results.contains(&value))
     }
 
     /// Whether all operands of a product are there at `at`.

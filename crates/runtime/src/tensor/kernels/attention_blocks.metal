@@ -129,7 +129,7 @@ inline void multiply(thread simdgroup_float8x8 (&sums)[ROWS][WIDE], uint wide,
     }
 }
 
-// A simdgroup has 8 * ROWS queries.
+// A simdgroup has 8 * ROWS queries. The words of the next keys are loaded behind the scores, or before them, which takes registers (EARLY).
 template <typename T, uint WIDTH, uint KEYS, uint GROUPS, uint ROWS, bool EARLY>
 [[kernel]] void attend_matrices(device const T* q [[buffer(0)]], device const T* k [[buffer(1)]],
                                 device const T* v [[buffer(2)]], device const uchar* mask [[buffer(3)]],
@@ -419,7 +419,6 @@ template <uint WIDTH, uint KEYS, uint PART, uint EACH>
                 scores[i][j] = 0.0f;
             }
         }
-#pragma unroll 2
         for (uint d = 0; d < size.width; d += 4) {
             float4 queries[EACH];
 #pragma unroll
@@ -559,9 +558,9 @@ template <uint WIDTH, uint KEYS, uint PART, uint EACH>
 
 ATTEND("attend_f16_64", attend_matrices<half, 64, 64, 4, 4, false>)
 ATTEND("attend_f16_96", attend_matrices<half, 96, 64, 6, 2, false>)
-ATTEND("attend_f16_128", attend_matrices<half, 128, 32, 4, 2, false>)
+ATTEND("attend_f16_128", attend_matrices<half, 128, 32, 4, 2, true>)
 ATTEND("attend_bf16_64", attend_matrices<bfloat, 64, 64, 4, 4, false>)
 ATTEND("attend_bf16_96", attend_matrices<bfloat, 96, 64, 6, 2, false>)
-ATTEND("attend_bf16_128", attend_matrices<bfloat, 128, 32, 4, 2, false>)
+ATTEND("attend_bf16_128", attend_matrices<bfloat, 128, 32, 4, 2, true>)
 ATTEND("attend_f32_64", attend_registers<64, 64, 32, 4>)
 ATTEND("attend_f32_128", attend_registers<128, 32, 32, 4>)

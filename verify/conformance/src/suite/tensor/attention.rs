@@ -300,7 +300,15 @@ fn masked_blocks_of_attention(device: &Device) -> CaseResult {
                 (&[2, 1, 1, 33], [2, 2, 2, 9, 33, 64, 64]),
                 (&[64, 1], [1, 1, 1, 64, 40, 64, 64]),
             ] {
-                check(device, by_blocks(&of), sizes, data_type, Some((shape, mask_type)), row_major(), &mut random)?;
+                check(
+                    device,
+                    by_blocks(&of),
+                    sizes,
+                    data_type,
+                    Some((shape, mask_type)),
+                    row_major(),
+                    &mut random,
+                )?;
             }
         }
     }

@@ -71,6 +71,66 @@ struct Size {
 const SIMDGROUP: usize = 32;
 const SIMDGROUPS: usize = 4;
 
+/// A simdgroup has some queries and goes over the keys, one for each thread.
+const RUNNING: &str = "running softmax";
+/// A threadgroup has a block of queries, which it multiplies by blocks of keys and values.
+const BLOCKS: &str = "blocks";
+/// Fewest queries that are worth a block.
+const FEWEST: usize = 16;
+/// Bytes of a word.
+const WORD: usize = 16;
+
+/// A kernel for blocks.
+struct Blocks {
+    name: &'static str,
+    /// Most elements of a key and a value.
+    width: usize,
+    /// Queries and threads of a threadgroup.
+    queries: usize,
+    threads: usize,
+}
+
+const fn blocks(name: &'static str, width: usize, queries: usize, threads: usize) -> Blocks {
+    Blocks { name, width, queries, threads }
+}
+
+/// The kernels for blocks, of each type by ascending width.
+const F32: [Blocks; 2] = [blocks("attend_f32_64", 64, 64, 128), blocks("attend_f32_128", 128, 64, 128)];
+const F16: [Blocks; 3] = [
+    blocks("attend_f16_64", 64, 128, 128),
+    blocks("attend_f16_96", 96, 96, 192),
+    blocks("attend_f16_128", 128, 64, 128),
+];
+const BF16: [Blocks; 3] = [
+    blocks("attend_bf16_64", 64, 128, 128),
+    blocks("attend_bf16_96", 96, 96, 192),
+    blocks("attend_bf16_128", 128, 64, 128),
+];
+
+/// The kernel for blocks of these operands: queries, keys and values of one type, in heads of at most 128 elements, with a key.
+fn blocks_of([query, key, value]: [&TensorRef<'_>; 3]) -> Option<&'static Blocks> {
+    let data_type = query.data_type;
+    let kernels: &[Blocks] = match data_type {
+        DataType::F16 => &F16,
+        DataType::BF16 => &BF16,
+        _ => &F32,
+    };
+    let width = key.shape()[3].max(value.shape()[3]);
+    let fits = [key, value].iter().all(|view| view.data_type == data_type) && key.shape()[2] > 0;
+    kernels.iter().find(|kernel| fits && width <= kernel.width)
+}
+
+/// Whether the rows of an operand are whole words.
+fn is_in_words(view: &TensorRef<'_>) -> bool {
+    let size = view.data_type.size() as usize;
+    let (shape, strides) = (view.shape(), view.strides());
+    let others = (0..3).filter(|axis| shape[*axis] > 1).map(|axis| strides[axis]);
+    let mut bytes = others.chain([shape[3]]).map(|elements| elements.saturating_mul(size));
+    strides[3] == 1
+        && StepArg::tensor(view, false).offset().is_multiple_of(WORD as u64)
+        && bytes.all(|bytes| bytes.is_multiple_of(WORD))
+}
+
 impl Operate for Attention {
     fn name(&self) -> &'static str {
         "attention"
@@ -131,6 +191,10 @@ impl Operate for Attention {
         scores.saturating_mul(2 * (query.shape()[3] + value.shape()[3]) as u64)
     }
 
+    fn algorithms(&self) -> &'static [&'static str] {
+        &[RUNNING, BLOCKS]
+    }
+
     fn add_steps(&self, operands: &Operands<'_>, steps: &mut Steps) -> Result<()> {
         let [query, key, value] = [0, 1, 2].map(|at| operands.inputs[at]);
         let result = operands.outputs[0];
@@ -177,6 +241,27 @@ impl Operate for Attention {
             (7, step_class(key.strides()[3]).into()),
             (8, step_class(value.strides()[3]).into()),
         ];
+        let args = [
+            StepArg::tensor(query, false),
+            StepArg::tensor(key, false),
+            StepArg::tensor(value, false),
+            mask.as_ref().map_or_else(StepArg::unbound, |mask| StepArg::tensor(mask, false)),
+            StepArg::tensor(result, true),
+            StepArg::bytes(bytes_of(&size)),
+        ];
+        let by_blocks = match steps.wanted {
+            Some(wanted) => wanted == BLOCKS,
+            None => queries >= FEWEST && steps.device().caps().limits.vector_bits.is_none(),
+        };
+        if let Some(blocks) = blocks_of([query, key, value]).filter(|_| by_blocks) {
+            let words = [query, key, value].map(|view| is_in_words(view).into());
+            let own =
+                [9, 10, 11].into_iter().zip(words).chain([(12, step_class(result.strides()[3]).into())]);
+            let constants: Vec<_> = constants.into_iter().chain(own).collect();
+            let grid = Grid::groups((queries.div_ceil(blocks.queries), heads, batch)).group(blocks.threads);
+            steps.algorithm = BLOCKS;
+            return steps.launch(File::AttentionBlocks, blocks.name, &constants, grid, args);
+        }
         let name = match (rows, columns) {
             (1, 1) => "attend_1_1",
             (1, 2) => "attend_1_2",
@@ -186,15 +271,7 @@ impl Operate for Attention {
             _ => "attend_4_4",
         };
         let grid = Grid::groups((queries.div_ceil(SIMDGROUPS * rows), heads, batch * blocks));
-        let args = [
-            StepArg::tensor(query, false),
-            StepArg::tensor(key, false),
-            StepArg::tensor(value, false),
-            mask.as_ref().map_or_else(StepArg::unbound, |mask| StepArg::tensor(mask, false)),
-            StepArg::tensor(result, true),
-            StepArg::bytes(bytes_of(&size)),
-        ];
-        steps.algorithm = "running softmax";
+        steps.algorithm = RUNNING;
         steps.launch(File::Attention, name, &constants, grid.group(SIMDGROUP * SIMDGROUPS), args)
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum File {
     Normalize,
     Window,
     Attention,
+    /// Attention by blocks, behind the text of [`File::Attention`].
+    AttentionBlocks,
 }
 
 impl File {
@@ -37,6 +39,9 @@ impl File {
             Self::Normalize => ("normalize.metal", include_str!("kernels/normalize.metal")),
             Self::Window => ("window.metal", include_str!("kernels/window.metal")),
             Self::Attention => ("attention.metal", include_str!("kernels/attention.metal")),
+            Self::AttentionBlocks => {
+                ("attention_blocks.metal", include_str!("kernels/attention_blocks.metal"))
+            }
             Self::Softmax => ("softmax.metal", include_str!("kernels/softmax.metal")),
         }
     }
@@ -46,17 +51,16 @@ impl File {
         let file = |name: &str, text: &str| SourceFile { name: name.into(), text: text.into() };
         let (name, text) = self.name_and_text();
         let mut files = vec![file("common.metal", include_str!("kernels/common.metal"))];
-        if self == Self::TensorOperations {
-            let (name, text) = Self::MatMul.name_and_text();
-            files.push(file(name, text));
-        }
+        let before = match self {
+            Self::TensorOperations => Some(Self::MatMul),
+            Self::AttentionBlocks => Some(Self::Attention),
+            _ => None,
+        };
+        files.extend(before.map(Self::name_and_text).map(|(name, text)| file(name, text)));
         files.push(file(name, text));
         // Units for matrix products sum in an order of their own.
-        let math = if matches!(self, Self::MatMul | Self::TensorOperations) {
-            MathMode::Relaxed
-        } else {
-            MathMode::Safe
-        };
+        let multiplies = matches!(self, Self::MatMul | Self::TensorOperations | Self::AttentionBlocks);
+        let math = if multiplies { MathMode::Relaxed } else { MathMode::Safe };
         Source { files, math, ..Source::default() }
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
         launch.log = Some((ring, number(kernel, Parameter::LogKernel, Type::I32)));
     }
     let permuted = lane_permutation::suits(kernel, options.approximate);
-    let Prologue { known, mask } = prologue::write(kernel, &launch, [body, outside], permuted);
+    let Prologue { known, mask, is_permuted } = prologue::write(kernel, &launch, [body, outside], permuted);
     let names: HashMap<ValueId, Operand> =
         asked.iter().filter_map(|(value, p, d)| Some((*value, known.get(&(*p, *d))?.clone()))).collect();
     rename(kernel, &names);
@@ -70,7 +70,7 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
     kernel.suffix = "nounwind".into();
     let of = |position| [0, 1, 2].map(|d| known[&(position, d)].clone());
     let threads = [of(Position::Thread), of(Position::FullGroupSize)];
-    Ok(Wrapped { parameters, body, mask, permuted, threads })
+    Ok(Wrapped { parameters, body, mask, is_permuted, threads })
 }
 
 /// The kernel's shape.
@@ -80,8 +80,8 @@ pub(super) struct Wrapped {
     pub body: BlockId,
     /// The mask of lanes that reach it, if the kernel has simdgroup operations.
     pub mask: Option<ValueId>,
-    /// Whether lanes are permuted for matrix products.
-    pub permuted: bool,
+    /// If lanes are permuted for matrix products: whether those of this simdgroup are.
+    pub is_permuted: Option<Operand>,
     /// The thread's position in its threadgroup, and the full threadgroup's size.
     pub threads: [[Operand; 3]; 2],
 }

@@ -6,9 +6,9 @@
 //! the order 4, 1, 3, 2, 0, Metal's matrix layout is the fragment layout, and no element needs to be moved.
 //!
 //! Positions are derived from the permuted index. Only kernels whose other simdgroup functions do not depend on the order of
-//! lanes are permuted.
+//! lanes are permuted, or name a lane by an index or by the bits in which its index differs: those are permuted as well.
 
-use elinvar_ir::{BinaryOp, Call, Function, IntPredicate, Operand, Type, ValueId};
+use elinvar_ir::{BinaryOp, Call, Function, Inst, IntPredicate, Op, Operand, Type, Typed, ValueId};
 
 use super::simdgroup;
 use crate::intrinsic::{Group, GroupCall, GroupOp};
@@ -25,7 +25,7 @@ pub(super) fn suits(kernel: &Function, approximate: bool) -> bool {
     let is_product = |call: &GroupCall| call.op == GroupOp::MatrixMultiplyAccumulate;
     let one = |(function, call): &(GroupCall, &Call)| match is_product(function) {
         true => simdgroup::narrow_factors(&narrow, call).is_some(),
-        false => is_orderless(*function),
+        false => is_orderless(*function) || names_lanes(*function),
     };
     calls.iter().any(|(function, _)| is_product(function)) && calls.iter().all(one)
 }
@@ -61,10 +61,65 @@ fn is_orderless(call: GroupCall) -> bool {
     }
 }
 
-/// The position of a thread in its threadgroup, from CUDA's thread and block indices.
+/// Whether an operation's second parameter is an index of a thread in its simdgroup, or bits of one.
+pub(super) fn names_lanes(call: GroupCall) -> bool {
+    let names = matches!(call.op, GroupOp::Broadcast | GroupOp::Shuffle | GroupOp::ShuffleXor);
+    names && call.group == Group::Simdgroup
+}
+
+/// The lane of the thread with an index in its simdgroup. Bits in which two indices differ are those in which the lanes do.
+const fn lane(index: u128) -> u128 {
+    index & 17 | index << 1 & 12 | index >> 2 & 2
+}
+
+/// The lane of the thread with the index `thread`, of 16 bits, in a simdgroup that is permuted if `is_whole`.
+pub(super) fn lane_of(
+    kernel: &mut Function,
+    out: &mut Vec<Inst>,
+    thread: &Operand,
+    is_whole: &Operand,
+) -> Operand {
+    let ty = Type::Int(16);
+    let mut value = |kernel: &mut Function, ty: &Type, op| -> Operand {
+        let made = kernel.new_value(ty.clone(), None);
+        out.push(Inst { result: Some(made), op, metadata: Vec::new() });
+        made.into()
+    };
+    let number = |value: u128| Operand::int(16, value as i128);
+    let known = match thread {
+        Operand::Const(index) => index.as_unsigned(16).map(|index| index & 31),
+        _ => None,
+    };
+    let permuted = match known {
+        Some(index) if lane(index) == index => return number(index),
+        Some(index) => number(lane(index)),
+        None => {
+            let mut binary = |kernel: &mut Function, op, a: Operand, b: Operand| {
+                let flags = String::new();
+                value(kernel, &ty, Op::Binary { op, flags, ty: ty.clone(), a, b })
+            };
+            let kept = binary(kernel, BinaryOp::And, thread.clone(), number(17));
+            let up = binary(kernel, BinaryOp::Shl, thread.clone(), number(1));
+            let up = binary(kernel, BinaryOp::And, up, number(12));
+            let down = binary(kernel, BinaryOp::LShr, thread.clone(), number(2));
+            let down = binary(kernel, BinaryOp::And, down, number(2));
+            let moved = binary(kernel, BinaryOp::Or, up, down);
+            binary(kernel, BinaryOp::Or, kept, moved)
+        }
+    };
+    let [a, b] = [permuted, thread.clone()].map(|operand| Typed::new(ty.clone(), operand));
+    let cond = Typed::new(Type::I1, is_whole.clone());
+    value(kernel, &ty, Op::Select { flags: String::new(), cond, a, b })
+}
+
+/// The position of a thread in its threadgroup, from CUDA's thread and block indices, and whether its simdgroup is permuted.
 ///
-/// A partial last simdgroup is not permuted, since it cannot compute products.
-pub(super) fn threads(b: &mut Builder<'_>, thread: [ValueId; 3], full: [ValueId; 3]) -> [Operand; 3] {
+/// A partial last simdgroup is not, since it cannot compute products.
+pub(super) fn threads(
+    b: &mut Builder<'_>,
+    thread: [ValueId; 3],
+    full: [ValueId; 3],
+) -> ([Operand; 3], Operand) {
     let ty = Type::I32;
     let rows = b.binary(BinaryOp::Mul, "", &ty, thread[2], full[1]);
     let row = b.binary(BinaryOp::Add, "", &ty, rows, thread[1]);
@@ -88,5 +143,18 @@ pub(super) fn threads(b: &mut Builder<'_>, thread: [ValueId; 3], full: [ValueId;
     let row = b.binary(BinaryOp::UDiv, "", &ty, index, full[0]);
     let y = b.binary(BinaryOp::URem, "", &ty, row, full[1]);
     let z = b.binary(BinaryOp::UDiv, "", &ty, row, full[1]);
-    [x.into(), y.into(), z.into()]
+    ([x.into(), y.into(), z.into()], is_whole.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_the_inverse_of_threads() {
+        // As `threads` computes it.
+        let thread = |lane: u128| lane & !14 | lane >> 1 & 6 | lane << 2 & 8;
+        assert!((0..32).all(|index| thread(lane(index)) == index));
+        assert!((0..32).all(|a| (0..32).all(|b| lane(a ^ b) == lane(a) ^ lane(b))));
+    }
 }

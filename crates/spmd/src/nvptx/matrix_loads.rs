@@ -483,6 +483,10 @@ fn words(body: &mut Body, ret: &str, count: usize, transposed: bool) {
     for at in 0..count {
         body.line(format!("%p{at}.shared = addrspacecast ptr %p{at} to {SHARED}"));
     }
+    // Offsets are relative to the first one, which is added last: the rest is the same for many loads.
+    for at in 0..count {
+        body.line(format!("%apart{at} = sub i32 %k{at}, %k0"));
+    }
     // The lane's matrix is its bits 3 and 4.
     let mut select = |ty: &str, name: &str, end: &str| {
         let of = |at: usize| format!("{ty} %{name}{at}{end}");
@@ -498,9 +502,10 @@ fn words(body: &mut Body, ret: &str, count: usize, transposed: bool) {
             }
         }
     };
-    let (base, offset) = (select(SHARED, "p", ".shared"), select("i32", "k", ""));
-    body.line(format!("%bytes = add i32 {distance}, {offset}"));
-    body.line(format!("%address = getelementptr i8, {SHARED} {base}, i32 %bytes"));
+    let (base, apart) = (select(SHARED, "p", ".shared"), select("i32", "apart", ""));
+    body.line(format!("%bytes = add i32 {distance}, {apart}"));
+    body.line(format!("%near = getelementptr i8, {SHARED} {base}, i32 %bytes"));
+    body.line(format!("%address = getelementptr i8, {SHARED} %near, i32 %k0"));
     let (suffix, several) = (if transposed { ".trans" } else { "" }, count > 1);
     let result = if several { ret } else { "i32" };
     body.line(format!(

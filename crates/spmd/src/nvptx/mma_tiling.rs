@@ -27,18 +27,48 @@ struct Tiles {
 
 /// Combines the products of a block, and records the functions that they call.
 pub(super) fn join(kernel: &mut Function, block: BlockId, needed: &mut BTreeSet<String>) {
-    let mut insts: Vec<Option<Inst>> =
-        std::mem::take(&mut kernel.block_mut(block).insts).into_iter().map(Some).collect();
+    let insts = words_first(std::mem::take(&mut kernel.block_mut(block).insts));
+    let mut insts: Vec<Option<Inst>> = insts.into_iter().map(Some).collect();
     let mut all = found(&insts);
     let users = users(kernel, &insts);
     deepen(&mut all, &mut insts, &users);
     let mut behind: HashMap<usize, Vec<Inst>> = HashMap::new();
-    for tiles in stacked(all, &insts) {
-        needed.insert(write(kernel, &mut insts, &mut behind, tiles));
+    for pair in Stacking::of(all, &insts) {
+        needed.insert(write(kernel, &mut insts, &mut behind, pair));
     }
     let placed = insts.into_iter().enumerate();
     let placed = placed.flat_map(|(at, inst)| inst.into_iter().chain(behind.remove(&at).unwrap_or_default()));
     kernel.block_mut(block).insts = placed.collect();
+}
+
+/// Moves words of left factors to where their elements are, so that a product can be moved to an earlier one.
+fn words_first(insts: Vec<Inst>) -> Vec<Inst> {
+    let places: HashMap<ValueId, usize> =
+        insts.iter().enumerate().filter_map(|(at, inst)| Some((inst.result?, at + 1))).collect();
+    let phis = insts.iter().take_while(|inst| matches!(inst.op, Op::Phi { .. })).count();
+    let is_word = |inst: &Inst| match &inst.op {
+        Op::Call(call) => matches!(callee_name(call).and_then(Step::parse), Some((Step::Word, _))),
+        _ => false,
+    };
+    // By the number of instructions before.
+    let mut words: HashMap<usize, Vec<Inst>> = HashMap::new();
+    let mut others = Vec::with_capacity(insts.len());
+    for (at, inst) in insts.into_iter().enumerate() {
+        if is_word(&inst) {
+            let operands = inst.op.operands().into_iter().filter_map(Operand::value);
+            let before = operands.filter_map(|value| places.get(&value).copied()).max();
+            let before = before.unwrap_or(0).max(phis);
+            words.entry(before).or_default().push(inst);
+        } else {
+            others.push((at, inst));
+        }
+    }
+    let mut all = words.remove(&0).unwrap_or_default();
+    for (at, inst) in others {
+        all.push(inst);
+        all.extend(words.remove(&(at + 1)).unwrap_or_default());
+    }
+    all
 }
 
 fn found(insts: &[Option<Inst>]) -> Vec<Tiles> {
@@ -120,39 +150,89 @@ fn feeds(first: &Tiles, last: &Tiles, insts: &[Option<Inst>], users: &HashMap<Va
         && first.taken.iter().all(|taken| element(taken).is_some_and(goes))
 }
 
-/// Each product, or two with the same right factors of which the first can be moved to the second.
-fn stacked(all: Vec<Tiles>, insts: &[Option<Inst>]) -> Vec<(Tiles, Option<Tiles>)> {
-    let mut pairs: Vec<(Tiles, Option<Tiles>)> = Vec::new();
-    for tiles in all {
-        let fits = |(first, second): &(Tiles, Option<Tiles>)| {
-            let same = first.right == tiles.right && first.mask == tiles.mask && first.factor == tiles.factor;
-            same && second.is_none() && waits(first, tiles.at, insts)
-        };
-        match pairs.iter_mut().rev().find(|pair| fits(pair)) {
-            Some((_, second)) => *second = Some(tiles),
-            None => pairs.push((tiles, None)),
+/// A product, or two, and the index in the block that the instruction has.
+struct Pair {
+    first: Tiles,
+    second: Option<Tiles>,
+    at: usize,
+}
+
+/// The search for products with the same right factors, of which the first can be moved to the second or the second to the first.
+struct Stacking<'i> {
+    insts: &'i [Option<Inst>],
+    /// Where the instructions of the block will be.
+    places: Vec<usize>,
+    definitions: HashMap<ValueId, usize>,
+    /// Instructions that will be elsewhere.
+    moved: Vec<usize>,
+}
+
+impl<'i> Stacking<'i> {
+    fn of(all: Vec<Tiles>, insts: &'i [Option<Inst>]) -> Vec<Pair> {
+        let results = insts.iter().enumerate().filter_map(|(at, inst)| Some((inst.as_ref()?.result?, at)));
+        let (definitions, places) = (results.collect(), (0..insts.len()).collect());
+        let mut stacking = Self { insts, places, definitions, moved: Vec::new() };
+        let mut pairs: Vec<Pair> = Vec::new();
+        for tiles in all {
+            let place = |pair: &Pair| {
+                let Pair { first, second, .. } = pair;
+                let same =
+                    first.right == tiles.right && first.mask == tiles.mask && first.factor == tiles.factor;
+                let is_free = same && second.is_none();
+                let later = is_free.then(|| stacking.waits(first, tiles.at).then_some(tiles.at));
+                later?.or_else(|| stacking.is_ready(&tiles, first.at).then_some(first.at))
+            };
+            let found = pairs.iter().enumerate().rev().find_map(|(index, pair)| Some((index, place(pair)?)));
+            match found {
+                Some((index, at)) => {
+                    let pair = &mut pairs[index];
+                    pair.at = at;
+                    stacking.place(&pair.first, at);
+                    stacking.place(&tiles, at);
+                    pair.second = Some(tiles);
+                }
+                None => pairs.push(Pair { at: tiles.at, first: tiles, second: None }),
+            }
+        }
+        pairs
+    }
+
+    /// Whether a product has no use before `at`.
+    fn waits(&self, first: &Tiles, at: usize) -> bool {
+        let results: Vec<ValueId> =
+            first.taken.iter().filter_map(|(at, _)| self.insts[*at].as_ref()?.result).collect();
+        let range = first.at..=at;
+        let others = self.moved.iter().copied().filter(|moved| range.contains(&self.places[*moved]));
+        let between = range.clone().chain(others).filter_map(|at| self.insts[at].as_ref());
+        let mut operands = between.flat_map(|inst| inst.op.operands()).filter_map(Operand::value);
+        first.taken.iter().all(|(taken, _)| *taken > first.at)
+            && !operands.any(|value| results.contains(&value))
+    }
+
+    /// Whether all operands of a product are there at `at`.
+    fn is_ready(&self, second: &Tiles, at: usize) -> bool {
+        let operands = second.left.iter().chain(&second.right).chain(&second.sums).chain([&second.mask]);
+        let definitions = operands.filter_map(|operand| self.definitions.get(&operand.op.value()?));
+        second.taken.iter().all(|(taken, _)| *taken > second.at)
+            && definitions.into_iter().all(|definition| self.places[*definition] < at)
+    }
+
+    /// Moves a product and the extracts of its elements.
+    fn place(&mut self, tiles: &Tiles, at: usize) {
+        for own in tiles.taken.iter().map(|(own, _)| *own).chain([tiles.at]) {
+            self.places[own] = at;
+            self.moved.push(own);
         }
     }
-    pairs
 }
 
-/// Whether a product has no use before `at`.
-fn waits(first: &Tiles, at: usize, insts: &[Option<Inst>]) -> bool {
-    let results: Vec<ValueId> =
-        first.taken.iter().filter_map(|(at, _)| insts[*at].as_ref()?.result).collect();
-    let between = insts[first.at..=at].iter().flatten().flat_map(|inst| inst.op.operands());
-    first.taken.iter().all(|(taken, _)| *taken > first.at)
-        && !between.filter_map(Operand::value).any(|value| results.contains(&value))
-}
-
-/// Emits a product, or two, at the position of the last of them; returns the name of the called function.
+/// Emits a product, or two; returns the name of the called function.
 fn write(
     kernel: &mut Function,
     insts: &mut [Option<Inst>],
     behind: &mut HashMap<usize, Vec<Inst>>,
-    (first, second): (Tiles, Option<Tiles>),
+    Pair { first, second, at }: Pair,
 ) -> String {
-    let at = second.as_ref().map_or(first.at, |second| second.at);
     let depth = first.right.len();
     let rows: Vec<&Tiles> = std::iter::once(&first).chain(&second).collect();
     let step = Step::Tiles { rows: rows.len(), depth };

@@ -439,7 +439,8 @@ fn simdgroup(state: &mut State<'_>) -> Result<(), Error> {
     let approximate = state.options.approximate;
     let (module, kernel, wrapped) = state.device()?;
     let Some(mask) = wrapped.mask else { return Ok(()) };
-    let how = simdgroup::How { approximate, permuted: wrapped.permuted, threads: &wrapped.threads };
+    let how =
+        simdgroup::How { approximate, is_permuted: wrapped.is_permuted.as_ref(), threads: &wrapped.threads };
     simdgroup::write(module, kernel, wrapped.body, mask, how)
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Prologue {
     pub known: HashMap<(Position, usize), Operand>,
     /// The mask of lanes that reach the kernel's code, if it has simdgroup operations.
     pub mask: Option<ValueId>,
+    /// If lanes are permuted: whether those of this simdgroup are.
+    pub is_permuted: Option<Operand>,
 }
 
 /// Values of a dimension on entry.
@@ -60,6 +62,7 @@ pub(super) fn write(
         let [thread, full] = ["tid", "ntid"].map(|name| [0, 1, 2].map(|d| register(&mut b, name, d)));
         lane_permutation::threads(&mut b, thread, full)
     });
+    let (threads, is_permuted) = threads.unzip();
     let place = |b: &mut Builder<'_>, d: usize| Place::whole(b, threads.as_ref(), d);
     let extent =
         |b: &mut Builder<'_>, pred, of: Extent| b.icmp(pred, &Type::I32, launch.extent, i32_const(of as u32));
@@ -126,7 +129,7 @@ pub(super) fn write(
     let mask = exchanges.then(|| joined(&mut b, &|way| way.mask.clone()));
     let known = positions(&mut b, launch, places);
     b.br(body);
-    Prologue { known, mask }
+    Prologue { known, mask, is_permuted }
 }
 
 impl Place {

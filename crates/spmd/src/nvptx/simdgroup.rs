@@ -8,6 +8,7 @@ use elinvar_ir::{
 
 use super::active_masks::ActiveMasks;
 use super::lane_bits::LaneBits;
+use super::lane_permutation;
 use super::library;
 use super::matrix_loads::{Factor, MatrixLoads, Role};
 use super::matrix_product::Step;
@@ -29,8 +30,8 @@ pub(super) const EXECUTION_BARRIER: &str = "elinvar.execution_barrier";
 pub(super) struct How<'t> {
     /// Whether sums of matrix products may be reassociated.
     pub approximate: bool,
-    /// Whether lanes are permuted for matrix products, all of which use tensor cores.
-    pub permuted: bool,
+    /// If lanes are permuted for matrix products, all of which use tensor cores: whether those of this simdgroup are.
+    pub is_permuted: Option<&'t Operand>,
     /// The thread's position in its threadgroup, and the full threadgroup's size.
     pub threads: &'t [[Operand; 3]; 2],
 }
@@ -102,7 +103,7 @@ pub(super) fn write(
             None,
         )
     })?;
-    let permuted = how.permuted;
+    let (is_permuted, permuted) = (how.is_permuted, how.is_permuted.is_some());
     let divergence = DivergenceAnalysis::new(kernel, &cfg);
     let matrices = has_products(kernel).then(|| Matrices::new(module, kernel, &divergence, how.threads));
     let calling: Vec<BlockId> = cfg.order.iter().copied().filter(|b| calls_any(kernel, *b)).collect();
@@ -115,7 +116,7 @@ pub(super) fn write(
         let needed = &mut needed;
         let mut loads = matrices.as_ref().map(|matrices| matrices.loads(module, &insts, &narrow, permuted));
         let (steps, words, out) = (Vec::new(), HashMap::new(), Vec::new());
-        let mut written = Written { kernel, narrow: &narrow, permuted, needed, mask, steps, words, out };
+        let mut written = Written { kernel, narrow: &narrow, is_permuted, needed, mask, steps, words, out };
         for (at, inst) in insts.into_iter().enumerate() {
             if let Some(loads) = &mut loads {
                 written.load(loads, at);
@@ -214,7 +215,7 @@ struct Written<'k> {
     kernel: &'k mut Function,
     /// Values extended to `float`, with the original type.
     narrow: &'k HashMap<ValueId, Typed>,
-    permuted: bool,
+    is_permuted: Option<&'k Operand>,
     /// Called functions of the library.
     needed: &'k mut BTreeSet<String>,
     mask: Operand,
@@ -254,6 +255,11 @@ impl Written<'_> {
         let name = library::name(function, near);
         self.needed.insert(name.clone());
         let mut call = call.clone();
+        if let (Some(is_permuted), Some(by), true) =
+            (self.is_permuted, call.args.get_mut(1), lane_permutation::names_lanes(function))
+        {
+            by.op = lane_permutation::lane_of(self.kernel, &mut self.out, &by.op, is_permuted);
+        }
         call.callee = Callee::Function(name);
         call.attrs = String::new();
         call.args.push(CallArg { ty: mask.0, attrs: String::new(), op: mask.1 });
@@ -272,7 +278,7 @@ impl Written<'_> {
         let factors = narrow_factors(self.narrow, call);
         let [a0, a1, b0, b1] = factors.unwrap_or_else(|| [a0, a1, b0, b1].map(Clone::clone));
         let ty = a0.ty.clone();
-        let [left, right, sum] = match self.permuted {
+        let [left, right, sum] = match self.is_permuted.is_some() {
             true => [Step::Word, Step::Turned, Step::Tiles { rows: 1, depth: 1 }],
             false => [Step::Left, Step::Right, Step::Sum],
         };

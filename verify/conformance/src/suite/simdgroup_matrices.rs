@@ -9,7 +9,7 @@ use super::{CaseResult, expect_all, kernel, run};
 cases!("simdgroup_matrices": layout, forms_of_half, forms_of_bfloat, forms_of_float, products_of_half,
     products_of_bfloat, products_of_float, mixed_products, made, tiled_product, element_by_element,
     tiles_of_half, tiles_of_bfloat, tiles_of_float, shared_factors_of_half, shared_factors_of_bfloat,
-    shared_factors_of_float);
+    shared_factors_of_float, shuffles_beside_products);
 
 /// An element type, in which small integers are exact.
 trait Element: Value + Pod + PartialEq + std::fmt::Debug {
@@ -491,4 +491,41 @@ fn shared_factors_of_bfloat(device: &Device) -> CaseResult {
 }
 fn shared_factors_of_float(device: &Device) -> CaseResult {
     shared_factors::<f32>(device)
+}
+
+/// Shuffles in a kernel with products: of whole simdgroups, and of half a simdgroup.
+fn shuffles_beside_products(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "shuffles",
+        "kernel void shuffles(device const half* in, device float* product, device uint4* out, constant uint& by,
+                uint i [[thread_index_in_threadgroup]], uint s [[simdgroup_index_in_threadgroup]]) {
+            if (s == 0) {
+                simdgroup_half8x8 m;
+                simdgroup_float8x8 p;
+                simdgroup_load(m, in);
+                simdgroup_multiply(p, m, m);
+                simdgroup_store(p, product);
+            }
+            out[i] = uint4(simd_shuffle_xor(i, 8), simd_shuffle_xor(i, ushort(by)), simd_shuffle(i, ushort((i * 5 + by) % 16)),
+                simd_broadcast(i, ushort(by)));
+        }",
+    )?;
+    let factor = numbers::<f16>(64, 3);
+    let input = device.buffer_with_data(&factor)?;
+    for threads in [64, 48] {
+        for by in [1, 2, 4, 7, 9, 14] {
+            let (mut product, mut out) = (device.buffer::<f32>(64)?, device.buffer::<[u32; 4]>(threads)?);
+            let args = (&input, &mut product, &mut out, by as u32);
+            run(device, &kernel, Grid::threads(threads).group(threads), args)?;
+            expect_all(&product.to_vec()?, |at| {
+                (0..8).map(|k| factor[at / 8 * 8 + k].number() * factor[k * 8 + at % 8].number()).sum()
+            });
+            expect_all(&out.to_vec()?, |i| {
+                let first = i / 32 * 32;
+                [i ^ 8, i ^ by, first + (i * 5 + by) % 16, first + by].map(|index| index as u32)
+            });
+        }
+    }
+    Ok(())
 }

@@ -1,14 +1,14 @@
 //! Scaled dot-product attention.
 
 use elinvar::Device;
-use elinvar::tensor::{Attention, DataType, Mask};
+use elinvar::tensor::{Attention, DataType, Mask, Plan};
 
 use super::super::CaseResult;
 use super::{Layout, Near, Random, Stored, UNIT, broadcast, compute, indices};
 
 cases! {
     "tensor": attention, causal_attention, grouped_heads, masks, wide_heads, continued_sequences, attention_of_views,
-    refused_attention
+    blocks_of_attention, causal_blocks_of_attention, masked_blocks_of_attention, blocks_of_views, refused_attention
 }
 
 /// Batch, heads, key heads, queries, keys, width, value width.
@@ -17,9 +17,40 @@ type Sizes = [usize; 7];
 /// A mask: its shape and its values.
 type Masked<'m> = Option<(&'m [usize], &'m [f64])>;
 
+/// An operation, and the algorithm that is asked for.
+struct Asked<'a>(&'a Attention, Option<&'static str>);
+
+impl<'a> From<&'a Attention> for Asked<'a> {
+    fn from(of: &'a Attention) -> Self {
+        Self(of, None)
+    }
+}
+
+fn by_blocks(of: &Attention) -> Asked<'_> {
+    Asked(of, Some("blocks"))
+}
+
+/// The largest relative and absolute error of a weight up to 1 that is rounded to the type of the values.
+fn rounding(data_type: DataType) -> [f64; 2] {
+    match data_type {
+        // Below 2⁻¹⁴, numbers are 2⁻²⁴ apart.
+        DataType::F16 => [2f64.powi(-11), 2f64.powi(-25)],
+        DataType::BF16 => [2f64.powi(-8), 0.0],
+        _ => [0.0, 0.0],
+    }
+}
+
 /// Each element of the result, with its error: scores have `width` roundings of their terms' magnitude, which are relative errors of the
-/// weights; sums of `keys` weights have as many.
-fn exact(of: &Attention, sizes: Sizes, [q, k, v]: [&[f64]; 3], mask: Masked<'_>) -> Vec<Near> {
+/// weights; sums of `keys` weights have as many; weights may be rounded to the type of the values. The largest weight is 1, and so is the sum
+/// of weights or more.
+fn exact(
+    of: &Attention,
+    data_type: DataType,
+    sizes: Sizes,
+    [q, k, v]: [&[f64]; 3],
+    mask: Masked<'_>,
+) -> Vec<Near> {
+    let [rounded, least] = rounding(data_type);
     let [batch, heads, key_heads, queries, keys, width, value_width] = sizes;
     let scale = of.scale.map_or(1.0 / (width as f64).sqrt(), f64::from);
     let mut results = Vec::new();
@@ -49,15 +80,17 @@ fn exact(of: &Attention, sizes: Sizes, [q, k, v]: [&[f64]; 3], mask: Masked<'_>)
                 weights.iter().enumerate().map(|(j, w)| w * v[(of_head * keys + j) * value_width + e]);
             let size: f64 = terms.clone().map(f64::abs).sum::<f64>() / sum;
             let value = if sum == 0.0 { 0.0 } else { terms.sum::<f64>() / sum };
-            results.push(Near { value, error: if sum == 0.0 { 0.0 } else { 2.0 * relative * size } });
+            let all = (0..keys).map(|j| v[(of_head * keys + j) * value_width + e].abs());
+            let error = (2.0 * relative + rounded) * size + least * all.sum::<f64>();
+            results.push(Near { value, error: if sum == 0.0 { 0.0 } else { error } });
         }
     }
     results
 }
 
-fn check(
+fn check<'a>(
     device: &Device,
-    of: &Attention,
+    of: impl Into<Asked<'a>>,
     sizes: Sizes,
     data_type: DataType,
     mask: Option<(&[usize], DataType)>,
@@ -66,6 +99,7 @@ fn check(
 ) -> CaseResult {
     let [batch, heads, key_heads, queries, keys, width, value_width] = sizes;
     let [layout_q, layout_k, layout_v, layout_out] = layouts;
+    let Asked(of, algorithm) = of.into();
     let (q, qs) = Stored::random(device, data_type, &[batch, heads, queries, width], layout_q, random)?;
     let (k, ks) = Stored::random(device, data_type, &[batch, key_heads, keys, width], layout_k, random)?;
     let (v, vs) =
@@ -84,9 +118,17 @@ fn check(
     let mut out = Stored::new(device, data_type, &[batch, heads, queries, value_width], layout_out, &[])?;
     let inputs: Vec<&Stored> =
         [&q, &k, &v].into_iter().chain(mask.as_ref().map(|(_, stored, _)| stored)).collect();
-    compute(device, *of, &inputs, &mut [&mut out])?;
-    let wanted =
-        exact(of, sizes, [&qs, &ks, &vs], mask.as_ref().map(|(shape, _, values)| (*shape, &values[..])));
+    match algorithm {
+        Some(algorithm) => {
+            let inputs = inputs.iter().map(|input| input.view()).collect::<elinvar::Result<Vec<_>>>()?;
+            let inputs: Vec<_> = inputs.iter().collect();
+            let plan = Plan::with_algorithm(*of, &inputs, &mut [&mut out.view_mut()?], algorithm)?;
+            device.stream()?.tensor_plan(&plan)?.wait()?;
+        }
+        None => compute(device, *of, &inputs, &mut [&mut out])?,
+    }
+    let masked = mask.as_ref().map(|(shape, _, values)| (*shape, &values[..]));
+    let wanted = exact(of, data_type, sizes, [&qs, &ks, &vs], masked);
     out.expect(&format!("{of:?} of {sizes:?}"), |at| wanted[at])
 }
 
@@ -201,6 +243,89 @@ fn attention_of_views(device: &Device) -> CaseResult {
     for _ in 0..2 {
         let layouts = [(); 4].map(|()| Layout::random(4, &mut random));
         check(device, &Attention::default(), sizes, DataType::BF16, None, layouts, &mut random)?;
+    }
+    Ok(())
+}
+
+/// Numbers of queries and keys around those of a block, and of elements that are no whole blocks.
+fn blocks_of_attention(device: &Device) -> CaseResult {
+    let mut random = Random::new(68);
+    let plain = Attention::default();
+    for (data_type, sizes) in [
+        (DataType::F16, [1, 2, 1, 65, 257, 64, 64]),
+        (DataType::F16, [1, 1, 1, 1, 1, 64, 64]),
+        (DataType::F16, [2, 2, 2, 129, 31, 40, 64]),
+        (DataType::F16, [1, 1, 1, 64, 127, 96, 80]),
+        (DataType::BF16, [1, 2, 2, 63, 33, 128, 128]),
+        (DataType::BF16, [1, 1, 1, 129, 65, 80, 96]),
+        (DataType::F32, [1, 3, 1, 129, 127, 64, 64]),
+        (DataType::F32, [1, 1, 1, 1, 257, 40, 64]),
+        (DataType::F32, [1, 2, 2, 65, 33, 80, 128]),
+    ] {
+        check(device, by_blocks(&plain), sizes, data_type, None, row_major(), &mut random)?;
+    }
+    let scaled = [Attention { scale: Some(-0.5), ..plain }, Attention { scale: Some(0.0), ..plain }];
+    for (of, data_type) in scaled.iter().flat_map(|of| [(of, DataType::F16), (of, DataType::F32)]) {
+        check(device, by_blocks(of), [1, 1, 1, 17, 65, 64, 64], data_type, None, row_major(), &mut random)?;
+    }
+    Ok(())
+}
+
+/// Blocks of keys that all queries, some and none see.
+fn causal_blocks_of_attention(device: &Device) -> CaseResult {
+    let mut random = Random::new(69);
+    for (data_type, sizes, before) in [
+        (DataType::F16, [1, 2, 1, 129, 129, 64, 64], 0),
+        (DataType::F16, [1, 1, 1, 63, 257, 64, 64], 194),
+        (DataType::F16, [1, 1, 1, 129, 33, 64, 64], 0),
+        (DataType::BF16, [1, 1, 1, 65, 127, 128, 128], 62),
+        (DataType::F32, [1, 2, 2, 129, 129, 64, 64], 0),
+        (DataType::F32, [1, 1, 1, 65, 257, 64, 64], 192),
+        (DataType::F32, [1, 1, 1, 129, 33, 128, 128], 0),
+    ] {
+        let of = Attention { causal: Some(before), ..Attention::default() };
+        check(device, by_blocks(&of), sizes, data_type, None, row_major(), &mut random)?;
+    }
+    Ok(())
+}
+
+/// Masks, also of queries for which nothing counts.
+fn masked_blocks_of_attention(device: &Device) -> CaseResult {
+    let mut random = Random::new(70);
+    for data_type in [DataType::F16, DataType::F32] {
+        for (mask, mask_type) in [(Mask::Additive, DataType::F32), (Mask::Boolean, DataType::U8)] {
+            let of = Attention { mask, scale: Some(-0.25), ..Attention::default() };
+            for (shape, sizes) in [
+                (&[65, 129][..], [1, 2, 1, 65, 129, 64, 64]),
+                (&[2, 1, 1, 33], [2, 2, 2, 9, 33, 64, 64]),
+                (&[64, 1], [1, 1, 1, 64, 40, 64, 64]),
+            ] {
+                check(
+                    device,
+                    by_blocks(&of),
+                    sizes,
+                    data_type,
+                    Some((shape, mask_type)),
+                    row_major(),
+                    &mut random,
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rows that are no whole words, and elements that are apart.
+fn blocks_of_views(device: &Device) -> CaseResult {
+    let mut random = Random::new(71);
+    let behind = || Layout { order: vec![0, 2, 1, 3], ..Layout::default() };
+    for data_type in [DataType::F16, DataType::F32] {
+        let sizes = [2, 3, 3, 33, 70, 24, 16];
+        let layouts = [behind(), behind(), behind(), behind()];
+        check(device, by_blocks(&Attention::causal()), sizes, data_type, None, layouts, &mut random)?;
+        let layouts = [(); 4].map(|()| Layout::random(4, &mut random));
+        let sizes = [1, 2, 1, 17, 67, 33, 23];
+        check(device, by_blocks(&Attention::default()), sizes, data_type, None, layouts, &mut random)?;
     }
     Ok(())
 }

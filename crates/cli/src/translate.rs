@@ -58,6 +58,12 @@ pub struct Translate {
     /// Of CUDA, write the launches `<<<>>>` as Rust to this file
     #[arg(long, value_name = "FILE")]
     host_stub: Option<PathBuf>,
+    /// Of CUDA: headers that are not found are empty, and errors outside of kernels and what they use are ignored
+    #[arg(long)]
+    skip_host: bool,
+    /// Of CUDA: an instance of a template, such as `scale<float, 4>`
+    #[arg(long = "instance", value_name = "NAME<..>")]
+    instances: Vec<String>,
     /// Write no `#line` directives
     #[arg(long)]
     no_lines: bool,
@@ -108,6 +114,8 @@ impl Translate {
                     kernels: self.kernels.clone(),
                     double_as_float: self.double_as_float,
                     host_stub: self.host_stub.is_some(),
+                    skip_host: self.skip_host,
+                    instances: self.instances.clone(),
                 };
                 elinvar_translate::cuda(&toolchain, &load()?, &options)
             }
@@ -121,6 +129,14 @@ impl Translate {
                 elinvar_translate::spirv(&name, &bytes)
             }
         };
+        let has_lines = !self.no_lines || matches!(self.from, Language::Opencl | Language::Cuda);
+        let translation = translation.map(|mut translation| {
+            if !has_lines {
+                let rows = translation.msl.split_inclusive('\n').filter(|row| !row.starts_with("#line "));
+                translation.msl = rows.collect();
+            }
+            translation
+        });
         translation.map_err(|error| match error {
             Error::Compile(diagnostics) => Failure::Runtime(elinvar_driver::Error::Compile(diagnostics)),
             other => Failure::Machine(other.to_string()),
@@ -138,7 +154,12 @@ impl Translate {
             return Err(Failure::input(format!("--kernel {name}: {file} has no such kernel")));
         }
         if translation.kernels.is_empty() && translation.refused.is_empty() {
-            return Err(Failure::input(format!("{file} has no kernel")));
+            let templates: Vec<String> =
+                translation.templates.iter().map(|example| format!("--instance '{example}'")).collect();
+            return Err(Failure::input(match templates.is_empty() {
+                true => format!("{file} has no kernel"),
+                false => format!("{file} only has templates without an instance: {}", templates.join(" ")),
+            }));
         }
         Ok(())
     }
@@ -170,6 +191,8 @@ fn report_text(translation: &Translation) -> String {
     let changed = translation.functions.iter().filter(|(from, to)| from != to);
     list(&mut text, "functions", changed.map(arrow).collect());
     list(&mut text, "renamed", translation.renamed.iter().map(|(from, to)| arrow((from, to))).collect());
+    let instance = |example: &String| format!("--instance '{example}'");
+    list(&mut text, "templates without an instance", translation.templates.iter().map(instance).collect());
     list(&mut text, "differences", translation.differences.iter().cloned().collect());
     text
 }
@@ -195,5 +218,6 @@ fn report_json(translation: &Translation) -> Value {
         "functions": translation.functions,
         "renamed": translation.renamed,
         "differences": translation.differences,
+        "templates": translation.templates,
     })
 }

@@ -1,6 +1,8 @@
 //! What `#[kernel]` expands to: a unit struct with the MSL, the launcher, and the function for the host.
 
-use elinvar_rust_to_msl::{Items, Parameter, Role, Translation, is_parameter_attribute, translate};
+use elinvar_rust_to_msl::{
+    Items, Parameter, Role, Translation, constant_element, is_parameter_attribute, translate,
+};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::spanned::Spanned;
@@ -85,6 +87,15 @@ fn argument(parameter: &Parameter, name: &syn::Ident) -> Option<Argument> {
                 launch: quote!(impl ::elinvar::kernel::WriteArg<Element = #of>),
                 bind: quote!(bound.write(#name, #length)?;),
                 host: quote!(&mut [#of]),
+                name,
+            }
+        }
+        Role::ConstantBuffer => {
+            let of = constant_element(ty).unwrap_or(ty);
+            Argument {
+                launch: quote!(impl ::elinvar::kernel::ReadArg<Element = #of>),
+                bind: quote!(bound.read(#name, #length)?;),
+                host: quote!(&[#of]),
                 name,
             }
         }
@@ -249,6 +260,7 @@ fn host(
         let calls = translation.parameters.iter().zip(names).map(|(parameter, name)| match &parameter.role {
             Role::Position(attribute) => position(attribute, parameter),
             Role::Buffer { mutable: true, .. } => quote!(&mut *#name),
+            Role::ConstantBuffer => quote!(::elinvar::kernel::Constant::new(#name)),
             _ => quote!(#name),
         });
         let call_doc = "The function itself, for one thread.";
@@ -297,6 +309,7 @@ fn host(
         let of = element(&parameter.ty);
         match &parameter.role {
             Role::Position(attribute) => calls.push(position(attribute, parameter)),
+            Role::ConstantBuffer => calls.push(quote!(::elinvar::kernel::Constant::new(#name))),
             Role::Buffer { mutable: true, .. } => {
                 wraps.push(quote!(let #name = ::elinvar::kernel::Shared::new(#name);));
                 calls.push(quote!(#name));

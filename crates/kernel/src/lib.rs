@@ -5,6 +5,7 @@
 //! system each, of which one at a time runs.
 #![allow(unsafe_code)] // layouts for `Pod`, and memory that threads of a threadgroup share
 
+mod constant;
 mod exchange;
 mod functions;
 pub mod host;
@@ -13,6 +14,7 @@ mod position;
 mod shared;
 mod vectors;
 
+pub use constant::Constant;
 pub use exchange::{
     simd_all, simd_and, simd_any, simd_broadcast, simd_broadcast_first, simd_max, simd_min, simd_or,
     simd_prefix_exclusive_sum, simd_prefix_inclusive_sum, simd_product, simd_shuffle, simd_shuffle_down,
@@ -29,6 +31,16 @@ pub use vectors::{Lane, Vec2, Vec3, Vec4};
 pub use bytemuck;
 pub use half::f16;
 pub use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+/// Prints a line: on devices to Metal's log, on the host to standard output.
+///
+/// The format is Rust's with `{}`, `{name}`, `{:x}`, `{:X}` and `{:.N}`. Values are numbers.
+#[macro_export]
+macro_rules! printf {
+    ($($format:tt)*) => {
+        ::std::println!($($format)*)
+    };
+}
 
 /// Which memory a barrier orders, as in Metal.
 #[allow(non_upper_case_globals)] // Metal's names

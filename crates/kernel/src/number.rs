@@ -19,6 +19,8 @@ pub trait KernelType: Pod {}
 /// A number that a kernel is generic over: it has `+ - * / %`, comparisons, `ZERO` and `ONE`.
 pub trait Number:
     KernelType
+    + Send
+    + Sync
     + PartialOrd
     + Add<Output = Self>
     + Sub<Output = Self>

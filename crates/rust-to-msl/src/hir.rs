@@ -96,6 +96,8 @@ pub(crate) enum Kind {
         constants: Vec<(String, String)>,
         arguments: Vec<Expr>,
     },
+    /// `printf!`: the text before, between and behind the values, with how each is written.
+    Print(Vec<crate::print::Piece>, Vec<Expr>),
     /// The length of a slice: a local.
     Length(usize),
     Vector(Vec<Expr>),

@@ -14,6 +14,7 @@ mod hir;
 mod items;
 mod lower;
 mod names;
+mod print;
 mod program;
 mod reserved;
 mod support;
@@ -25,5 +26,7 @@ pub use emit::Line;
 pub use error::Error;
 pub use items::Items;
 pub use names::free_names;
-pub use translate::{POSITIONS, Parameter, Role, Translation, check, is_parameter_attribute, translate};
+pub use translate::{
+    POSITIONS, Parameter, Role, Translation, check, constant_element, is_parameter_attribute, translate,
+};
 pub use types::Scalar;

@@ -8,6 +8,7 @@ use crate::types::Scalar;
 
 /// Types, functions and modules that kernels may name without a definition: Rust's and those of the prelude.
 const KNOWN: &[&str] = &[
+    "Constant",
     "Vec2",
     "Vec3",
     "Vec4",
@@ -155,7 +156,12 @@ impl<'a> Visit<'a> for Names {
 
     fn visit_trait_bound(&mut self, _: &'a syn::TraitBound) {}
 
-    fn visit_macro(&mut self, _: &'a syn::Macro) {}
+    fn visit_macro(&mut self, call: &'a syn::Macro) {
+        // What `printf!` prints; other macros are not translated.
+        if let Some(print) = crate::print::parse(call) {
+            print.values.iter().for_each(|value| self.visit_expr(&value.expr));
+        }
+    }
 
     fn visit_type_path(&mut self, ty: &'a syn::TypePath) {
         self.add(&ty.path);

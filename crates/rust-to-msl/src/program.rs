@@ -51,6 +51,8 @@ pub(crate) struct Program<'a> {
     pub(crate) errors: Vec<Error>,
     /// The function that is checked alone.
     pub(crate) checked: Option<String>,
+    /// Whether something prints.
+    pub(crate) logs: bool,
     /// Functions in the kernel's body.
     pub(crate) nested: BTreeSet<String>,
 }
@@ -73,6 +75,7 @@ impl<'a> Program<'a> {
             constant_parameters: BTreeSet::new(),
             errors: Vec::new(),
             checked: None,
+            logs: false,
             nested: BTreeSet::new(),
         }
     }

@@ -48,6 +48,8 @@ pub enum Role {
         /// Whether its elements are atomics.
         atomic: bool,
     },
+    /// `Constant<T>`: a buffer in constant memory.
+    ConstantBuffer,
     /// A number, vector or struct, copied into constant memory.
     Value,
     /// A position or size, by its attribute.
@@ -84,13 +86,20 @@ pub struct Translation {
     pub const_parameters: Vec<(String, String)>,
     /// Whether its threads wait for one another.
     pub collective: bool,
+    /// Whether it prints.
+    logs: bool,
     lines: Vec<Line>,
 }
 
 impl Translation {
+    fn head(&self) -> String {
+        let logging = if self.logs { "#include <metal_logging>\n" } else { "" };
+        format!("#include <metal_stdlib>\n{logging}{HEAD}")
+    }
+
     /// The text, as one reads it: without `#line` directives.
     pub fn text(&self) -> String {
-        let mut out = String::from(HEAD);
+        let mut out = self.head();
         for line in &self.lines {
             push(&mut out, line.depth * 4, &line.text);
         }
@@ -100,7 +109,7 @@ impl Translation {
     /// The text with `#line` directives, after which compilers name the Rust file; each statement begins in the column of the Rust
     /// statement. `file` is the name for spans that have none.
     pub fn text_with_lines(&self, file: &str) -> String {
-        let mut out = String::from(HEAD);
+        let mut out = self.head();
         let mut next: Option<(String, usize)> = None;
         for line in &self.lines {
             let place = line.span.map(|span| {
@@ -127,7 +136,7 @@ impl Translation {
     }
 }
 
-const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n\
+const HEAD: &str = "using namespace metal;\n\
     #pragma METAL fp math_mode(safe)\n#pragma METAL fp contract(off)\n\n";
 
 fn push(out: &mut String, indent: usize, text: &str) {
@@ -285,6 +294,17 @@ fn build(kernel: &syn::ItemFn, program: &mut Program<'_>) -> std::result::Result
                     sizes.push(name);
                 }
             }
+            Role::ConstantBuffer => {
+                let element = match ty.peeled() {
+                    Ty::Slice(element) => program.type_name(element).map_err(one)?,
+                    _ => String::new(),
+                };
+                declarations.push(format!("constant {element}* {name} [[buffer({buffer})]]"));
+                buffer += 1;
+                if parameter.length {
+                    sizes.push(name);
+                }
+            }
             Role::Value => {
                 let type_name = program.type_name(ty).map_err(one)?;
                 let given = if parameter.mutable { format!("{name}_given") } else { name.clone() };
@@ -361,6 +381,7 @@ fn build(kernel: &syn::ItemFn, program: &mut Program<'_>) -> std::result::Result
         type_parameters,
         const_parameters,
         collective,
+        logs: program.logs,
         lines,
     })
 }
@@ -442,10 +463,21 @@ pub fn is_parameter_attribute(attribute: &syn::Attribute) -> bool {
 fn parameter(input: &syn::FnArg, lower: &mut Lower<'_>) -> Result<(Parameter, Ty, usize)> {
     let (name, mutable) = parameter_name(input)?;
     let syn::FnArg::Typed(typed) = input else { return fail(input.span(), "kernels have no `self`") };
-    let (ty, span) = (lower.ty(&typed.ty)?, typed.ty.span());
+    let span = typed.ty.span();
+    let element = constant_element(&typed.ty);
+    let ty = match element {
+        Some(element) => Ty::Ref { mutable: false, inner: Box::new(Ty::Slice(Box::new(lower.ty(element)?))) },
+        None => lower.ty(&typed.ty)?,
+    };
     let attributes: Vec<&syn::Attribute> =
         typed.attrs.iter().filter(|attribute| !attribute.path().is_ident("allow")).collect();
     let role = match attributes.as_slice() {
+        [] if element.is_some() => match plain_role(&ty, span)? {
+            Role::Buffer { atomic: true, .. } => {
+                return fail(span, "atomics are in device memory: write `&[AtomicU32]`");
+            }
+            _ => Role::ConstantBuffer,
+        },
         [] => plain_role(&ty, span)?,
         [attribute] => {
             let known = attribute.path().get_ident().map(ToString::to_string).unwrap_or_default();
@@ -473,11 +505,23 @@ fn parameter(input: &syn::FnArg, lower: &mut Lower<'_>) -> Result<(Parameter, Ty
     };
     let space = match role {
         Role::Buffer { .. } => Space::Device,
+        Role::ConstantBuffer => Space::Constant,
         Role::Threadgroup { .. } => Space::Threadgroup,
         _ => Space::Thread,
     };
     let local = lower.parameter(Local { name: name.clone(), ty: ty.clone(), space, stable: !mutable });
     Ok((Parameter { name, role, ty: typed.ty.as_ref().clone(), mutable, length: false }, ty, local))
+}
+
+/// The `T` of `Constant<T>`.
+pub fn constant_element(ty: &syn::Type) -> Option<&syn::Type> {
+    let syn::Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == "Constant")?;
+    let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    arguments.args.iter().find_map(|argument| match argument {
+        syn::GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    })
 }
 
 fn plain_role(ty: &Ty, span: Span) -> Result<Role> {

@@ -94,6 +94,8 @@ impl Scalar {
 pub enum Space {
     /// Buffers.
     Device,
+    /// Buffers that kernels only read, all threads the same element at a time.
+    Constant,
     /// Memory of a threadgroup.
     Threadgroup,
     /// Variables of a thread.
@@ -106,6 +108,7 @@ impl Space {
     pub fn msl(self) -> &'static str {
         match self {
             Self::Device => "device",
+            Self::Constant => "constant",
             Self::Threadgroup => "threadgroup",
             Self::Thread => "thread",
         }

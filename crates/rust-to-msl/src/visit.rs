@@ -45,6 +45,7 @@ pub(crate) fn expr(tree: &Expr, visit: &mut impl FnMut(&Expr)) {
             expr(other, visit);
         }
         Kind::Operation { operands, .. }
+        | Kind::Print(_, operands)
         | Kind::Vector(operands)
         | Kind::Tuple(operands)
         | Kind::Array(operands) => {

@@ -45,6 +45,48 @@ fn arithmetic() {
 }
 
 #[test]
+fn log_lines() {
+    assert_eq!(
+        body("printf!(\"{}% {:.2} {:x}\", x[i], f[i], s[0]);"),
+        "os_log_default.log(\"%u%% %.2f %x\", x[i], f[i], s[0u]);"
+    );
+    let of = |statement: &str| {
+        errors(&format!("fn k(f: &mut [f32], #[thread_position_in_grid] i: usize) {{ {statement} }}"))
+            .join("; ")
+    };
+    for (statement, expected) in [
+        ("printf!(\"{:?}\", f[i]);", "devices do not write `{:?}`: use `{}`, `{:x}`, `{:X}` or `{:.N}`"),
+        ("printf!(\"{0}\", f[i]);", "write the values of `printf!` in the order of the format"),
+        ("printf!(\"{} {}\", f[i]);", "the format has more places than there are values"),
+        ("printf!(\"{}\", f[i], f[0]);", "the format has no place for this value"),
+        ("printf!(\"{\", f[i]);", "the braces of the format do not match"),
+        ("printf!(\"{:x}\", f[i]);", "`{:x}` is for integers"),
+        ("printf!(\"{:.1}\", i);", "`{:.N}` is for floating point"),
+        ("printf!(\"{}\", i > 3);", "devices do not print `bool`: print a number, as in `u32::from(b)`"),
+        ("printf!(\"{}\", (i, i));", "devices do not print `(usize, usize)`: print its numbers"),
+    ] {
+        assert_eq!(of(statement), expected, "{statement}");
+    }
+}
+
+#[test]
+fn constant_memory() {
+    let kernel = parse(
+        "fn k(table: Constant<f32>, out: &mut [f32], #[thread_position_in_grid] i: usize) { out[i] = table[i]; }",
+    );
+    let text = translate(&kernel, &Items::default()).unwrap_or_else(|errors| panic!("{errors:?}")).text();
+    assert!(text.contains("kernel void k(constant float* table [[buffer(0)]],"), "{text}");
+    assert_eq!(
+        errors("fn k(table: Constant<AtomicU32>) {}"),
+        ["atomics are in device memory: write `&[AtomicU32]`"]
+    );
+    assert_eq!(
+        errors("fn k(table: Constant<usize>) {}"),
+        ["`usize` has another size on the host: use `u32`"]
+    );
+}
+
+#[test]
 fn literals_are_inferred_from_later_uses() {
     assert_eq!(body("let mut n = 0; n += x[i]; x[i] = n;"), "uint n = 0u;\nn += x[i];\nx[i] = n;");
     assert_eq!(body("let v = 5; s[i] = v;"), "int v = 5;\ns[i] = v;");

@@ -461,3 +461,85 @@ extern \"C\" __global__ void past(float *out) {
     let error = done.wait().unwrap_err().to_string();
     assert!(error.contains("test.cu:7"), "{error}");
 }
+
+#[test]
+fn bytes_are_copied_and_set_between_all_memories() {
+    let text = "
+struct Pair { float a; int b; };
+__global__ void copy(const float *in, unsigned char *packed, Pair *pairs, int *out) {
+    static_assert(sizeof(Pair) == 8, \"no padding\");
+    __shared__ float tile[32];
+    int i = threadIdx.x;
+    memcpy(&tile[i], in + i, sizeof(float));
+    __syncthreads();
+    unsigned bits;
+    memcpy(&bits, &tile[31 - i], 4);
+    // At any alignment.
+    memcpy(packed + 1 + 4 * i, &bits, sizeof bits);
+    Pair pair;
+    memset(&pair, 0, sizeof(Pair));
+    pair.b = i;
+    memcpy(pairs + i, &pair, sizeof(Pair));
+    int values[4];
+    memset(values, -1, 2 * sizeof(int));
+    memset(values + 2, 0x101 + i, 2 * sizeof(int));
+    for (int k = 0; k < 4; k++) out[4 * i + k] = values[k];
+}";
+    let program = program(text);
+    let values = numbers(32);
+    let input = program.buffer(&values);
+    let mut packed = program.buffer(&[0xAAu8; 130]);
+    let mut pairs = program.buffer(&[[7u32; 2]; 32]);
+    let mut out = program.buffer(&[7i32; 128]);
+    program.run("copy", (1, 1, 1), 32, (&input, &mut packed, &mut pairs, &mut out));
+    let mut expected = vec![0xAAu8];
+    expected.extend(values.iter().rev().flat_map(|value| value.to_le_bytes()));
+    expected.push(0xAA);
+    expected.resize(130, 0xAA);
+    assert_eq!(packed.to_vec().expect("results"), expected);
+    assert_eq!(pairs.to_vec().expect("results"), (0..32).map(|i| [0, i]).collect::<Vec<_>>());
+    let byte = |i: i32| i32::from_le_bytes([(0x101 + i) as u8; 4]);
+    let expected: Vec<i32> = (0..32).flat_map(|i| [-1, -1, byte(i), byte(i)]).collect();
+    assert_eq!(out.to_vec().expect("results"), expected);
+}
+
+#[test]
+fn atomic_functions_of_64_bits_without_results() {
+    let text = "
+typedef unsigned long long u64;
+__global__ void fold(const u64 *in, u64 *out) {
+    __shared__ u64 sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    u64 x = in[blockIdx.x * blockDim.x + threadIdx.x];
+    atomicAdd(&sum, x);
+    atomicAdd(out + 0, x);
+    atomicAdd(out + 1, (u64)1 << 31);
+    atomicMin(out + 2, x);
+    (void)atomicMax(out + 3, x);
+    atomicAnd(out + 4, x);
+    atomicOr(out + 5, x);
+    atomicXor(out + 6, x);
+    __syncthreads();
+    if (threadIdx.x == 0) atomicXor(out + 7, sum);
+}";
+    let program = program(text);
+    let value = |i: u64| i.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let values: Vec<u64> = (0..1024).map(value).collect();
+    let input = program.buffer(&values);
+    let begin = [5u64, 0, u64::MAX, 0, u64::MAX, 0, 0, 0];
+    let mut out = program.buffer(&begin);
+    program.run("fold", (8, 1, 1), 128, (&input, &mut out));
+    let sum = |values: &[u64]| values.iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
+    let expected = [
+        sum(&values).wrapping_add(5),
+        1024 << 31,
+        *values.iter().min().expect("values"),
+        *values.iter().max().expect("values"),
+        values.iter().fold(u64::MAX, |all, x| all & x),
+        values.iter().fold(0, |all, x| all | x),
+        values.iter().fold(0, |all, x| all ^ x),
+        values.chunks(128).map(sum).fold(0, |all, x| all ^ x),
+    ];
+    assert_eq!(out.to_vec().expect("results"), expected);
+}

@@ -49,8 +49,24 @@ fn what_metal_does_not_have_is_refused_with_its_place() {
             "k.cu:2:12: a pointer into device memory and one into threadgroup memory",
         ),
         (
-            "__global__ void k(unsigned long long *p) {\n  atomicAdd(p, 1ull); }",
-            "k.cu:2:3: `atomicAdd` of 64 bits",
+            "__global__ void k(unsigned long long *p) {\n  p[1] = atomicAdd(p, 1ull); }",
+            "k.cu:2:10: the result of `atomicAdd` of 64 bits",
+        ),
+        (
+            "__global__ void k(unsigned long long *p) {\n  atomicCAS(p, 1ull, 2ull); }",
+            "k.cu:2:3: `atomicCAS` of 64 bits: Metal has none; compare and exchange words of 32 bits",
+        ),
+        (
+            "__global__ void k(unsigned long long *p) {\n  atomicExch(p, 1ull); }",
+            "k.cu:2:3: `atomicExch` of 64 bits: Metal has no such atomic function; use words of 32 bits",
+        ),
+        (
+            "__global__ void k(long long *p) {\n  atomicMax(p, 1ll); }",
+            "k.cu:2:3: `atomicMax` of 64 bits: Metal has it only of `unsigned long long` in device memory",
+        ),
+        (
+            "__global__ void k(unsigned long long *p) { __shared__ unsigned long long s;\n  atomicMin(&s, *p); }",
+            "k.cu:2:3: `atomicMin` of 64 bits: Metal has it only of `unsigned long long` in device memory",
         ),
         ("__global__ void k(long long *p) {\n  *p = clock64(); }", "k.cu:2:8: `clock64`: Metal has no clock"),
         (

@@ -5,6 +5,7 @@ pub mod basics;
 pub mod functions;
 pub mod graphs;
 pub mod images;
+pub mod language;
 pub mod linear_algebra;
 pub mod physics;
 pub mod reductions;

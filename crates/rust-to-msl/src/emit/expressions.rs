@@ -3,6 +3,7 @@
 use super::{Code, Emit, Into_, TERNARY, has_effect, is_stable, is_ternary};
 use crate::error::Result;
 use crate::hir::{Binary, Block, Expr, Kind, Operation};
+use crate::print::{self, Piece};
 use crate::types::{Scalar, Ty};
 
 impl Emit<'_, '_> {
@@ -45,6 +46,7 @@ impl Emit<'_, '_> {
             }
             Kind::Index(..) | Kind::Field(..) | Kind::Deref(_) | Kind::Borrow(_) => self.place(expr, false),
             Kind::Operation { operation, operands, .. } => self.operation(expr, operation, operands),
+            Kind::Print(pieces, values) => self.print(expr, pieces, values),
             Kind::Call { function, generics, constants, arguments } => {
                 self.call(expr, function, generics, constants, arguments)
             }
@@ -175,6 +177,25 @@ impl Emit<'_, '_> {
         Ok(codes)
     }
 
+    /// A line of the log.
+    fn print(&mut self, expr: &Expr, pieces: &[Piece], values: &[Expr]) -> Result<Code> {
+        let codes = self.all(values)?;
+        let (mut format, mut next) = (String::new(), values.iter());
+        for piece in pieces {
+            match (piece, piece_value(piece).and_then(|style| Some((style, next.next()?)))) {
+                (Piece::Text(text), _) => format.push_str(&print::escaped(text)),
+                (_, Some((style, value))) => match print::conversion(style, &self.ty(value)) {
+                    Ok(conversion) => format.push_str(&conversion),
+                    Err(message) => return self.error(value, message),
+                },
+                _ => return self.error(expr, "the format has more places than there are values"),
+            }
+        }
+        self.program.logs = true;
+        let codes = if codes.is_empty() { String::new() } else { format!(", {}", join(&codes)) };
+        Ok(Code::primary(format!("os_log_default.log(\"{format}\"{codes})")))
+    }
+
     fn operation(&mut self, expr: &Expr, operation: &Operation, operands: &[Expr]) -> Result<Code> {
         let codes = self.all(operands)?;
         match operation {
@@ -257,6 +278,13 @@ impl Emit<'_, '_> {
             Some(tail) => self.statement(tail, into),
             None => Ok(()),
         }
+    }
+}
+
+fn piece_value(piece: &Piece) -> Option<&print::Style> {
+    match piece {
+        Piece::Value(style) => Some(style),
+        Piece::Text(_) => None,
     }
 }
 

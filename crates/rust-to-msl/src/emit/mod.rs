@@ -196,6 +196,7 @@ fn has_effect(expr: &Expr) -> bool {
     crate::visit::expr(expr, &mut |expr| {
         found |= match &expr.kind {
             Kind::Operation { effect, .. } => *effect,
+            Kind::Print(..) => true,
             Kind::Call { arguments, .. } => arguments.iter().any(|argument| {
                 matches!(&argument.ty, Ty::Ref { mutable: true, .. }) || !argument_is_value(argument)
             }),

@@ -8,7 +8,7 @@ use super::Lower;
 use super::loops::{ends, unit};
 use crate::error::{Result, fail};
 use crate::hir::{Binary, Block, Expr, Kind, Statement, Unary};
-use crate::types::Ty;
+use crate::types::{Space, Ty};
 
 impl Lower<'_> {
     pub(super) fn expr(&mut self, expr: &syn::Expr) -> Result<Expr> {
@@ -70,8 +70,16 @@ impl Lower<'_> {
                 Ok(Self::expr_of(ty, span, Kind::Repeat(Box::new(value), length)))
             }
             syn::Expr::Struct(value) => self.struct_expr(value),
+            // rustc evaluates assertions of constants.
+            syn::Expr::Const(block) if is_assertion(&block.block) => {
+                Ok(Self::expr_of(Ty::Unit, span, Kind::Block(Block::default())))
+            }
             syn::Expr::Reference(reference) => {
                 let value = self.expr(&reference.expr)?;
+                // `Constant` is a slice.
+                if matches!(&value.kind, Kind::Local(local) if self.locals[*local].space == Space::Constant) {
+                    return Ok(value);
+                }
                 let inner = Box::new(value.ty.clone());
                 let ty = Ty::Ref { mutable: reference.mutability.is_some(), inner };
                 Ok(Self::expr_of(ty, span, Kind::Borrow(Box::new(value))))
@@ -407,4 +415,17 @@ fn operator(op: &syn::BinOp) -> Option<(Binary, bool)> {
         BinOp::Or(_) => (Binary::LogicalOr, false),
         _ => return None,
     })
+}
+
+/// Whether a block only has assertions.
+fn is_assertion(block: &syn::Block) -> bool {
+    block.stmts.iter().all(|statement| match statement {
+        syn::Stmt::Macro(statement) => is_assert(&statement.mac),
+        syn::Stmt::Expr(syn::Expr::Macro(expr), _) => is_assert(&expr.mac),
+        _ => false,
+    })
+}
+
+fn is_assert(call: &syn::Macro) -> bool {
+    call.path.segments.last().is_some_and(|segment| segment.ident == "assert")
 }

@@ -69,6 +69,12 @@ impl Lower<'_> {
         let name = call.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
         let span = call.path.span();
         match name.as_str() {
+            "printf" => {
+                let print = crate::print::read(call)?;
+                let values =
+                    print.values.iter().map(|value| self.expr(&value.expr)).collect::<Result<_>>()?;
+                Ok(Some(Self::expr_of(Ty::Unit, span, Kind::Print(print.pieces, values))))
+            }
             // Checked by the host's version alone.
             "debug_assert" | "debug_assert_eq" | "debug_assert_ne" => Ok(None),
             "panic" | "todo" | "unimplemented" | "unreachable" => fail(
@@ -83,10 +89,9 @@ impl Lower<'_> {
                     "kernels do not panic (`{name}!`): use `debug_{name}!`, which only the host's version checks"
                 ),
             ),
-            "println" | "print" | "eprintln" | "eprint" | "dbg" => fail(
-                span,
-                format!("kernels written in Rust do not print (`{name}!`): write the value to an argument"),
-            ),
+            "println" | "print" | "eprintln" | "eprint" | "dbg" => {
+                fail(span, format!("kernels print with `printf!`, not `{name}!`"))
+            }
             "vec" | "format" => {
                 fail(span, format!("kernels do not allocate (`{name}!`): use an array, as in `[0.0f32; 16]`"))
             }

@@ -2,7 +2,7 @@
 
 use super::ast::Node;
 use super::render::Renderer;
-use super::types::{Scalar, Space, Ty};
+use super::types::{Scalar, Space};
 
 /// What a function becomes. `{0}` is the first argument; arguments are converted to the types that the header declares.
 const TEMPLATES: &[(&str, &str)] = &[
@@ -171,6 +171,8 @@ pub(super) const HELPERS: &[(&str, &str)] = &[
     ("cl_hypot", include_str!("../opencl/builtins/msl/hypot.metal")),
     ("cl_expm1", include_str!("../opencl/builtins/msl/expm1.metal")),
     ("cl_log1p", include_str!("../opencl/builtins/msl/log1p.metal")),
+    ("copy_bytes", include_str!("msl/copy_bytes.metal")),
+    ("atomic_words", include_str!("msl/atomic_words.metal")),
     ("atomic_cas", include_str!("msl/atomic_cas.metal")),
     ("atomic_add_float", include_str!("msl/atomic_add_float.metal")),
     ("atomic_cas_16", include_str!("msl/atomic_cas_16.metal")),
@@ -211,7 +213,7 @@ fn is_full(mask: Option<&Node>) -> bool {
 
 /// The text of a call.
 pub(super) fn call(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&Node]) -> String {
-    if let Some(text) = atomic(to, node, name, args)
+    if let Some(text) = super::atomics::call(to, node, name, args)
         .or_else(|| shuffle(to, name, args))
         .or_else(|| memory(to, node, name, args))
     {
@@ -368,7 +370,23 @@ fn memory(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&Node]) ->
             ))
         }
         "printf" => Some(print(to, node, args)),
-        "memcpy" | "memset" => Some(to.no(node, &format!("`{name}` has no counterpart in Metal"))),
+        "memcpy" | "memset" | "__builtin_memcpy" | "__builtin_memset" => {
+            let [target, value, size] = args else { return None };
+            let (into, from) = (to.space_behind(target).word(), to.space_behind(value).word());
+            if into == Space::Constant.word() {
+                return Some(to.no(node, &format!("`{name}` into constant memory")));
+            }
+            let [target, value, size] = [target, value, size].map(|arg| to.argument(arg));
+            let function = if name.ends_with("memcpy") { "copy_bytes" } else { "set_bytes" };
+            to.need("copy_bytes");
+            to.notes.function(name, function);
+            let target = format!("({into} uchar*){}", Renderer::enclosed(&target));
+            let value = match function {
+                "copy_bytes" => format!("({from} const uchar*){}", Renderer::enclosed(&value)),
+                _ => format!("uchar({value})"),
+            };
+            Some(format!("{function}({target}, {value}, {size})"))
+        }
         _ => None,
     }
 }
@@ -395,80 +413,4 @@ fn print(to: &mut Renderer<'_, '_>, node: &Node, args: &[&Node]) -> String {
     to.includes.insert("metal_logging");
     to.notes.function("printf", "os_log_default.log (Metal 3.2)");
     format!("os_log_default.log({})", texts.join(", "))
-}
-
-/// An atomic function. All are relaxed, as in CUDA.
-fn atomic(to: &mut Renderer<'_, '_>, node: &Node, name: &str, args: &[&Node]) -> Option<String> {
-    let operation = name.strip_prefix("atomic")?;
-    let operation = operation.trim_end_matches("_block").trim_end_matches("_system");
-    let pointer = *args.first()?;
-    let space = to.space_behind(pointer);
-    let Some(Ty::Named { name: of, .. }) = to.element_of(pointer) else {
-        return Some(to.no(node, &format!("`{name}` of this type has no counterpart in Metal")));
-    };
-    let Some(scalar) = Scalar::named(&of) else {
-        return Some(to.no(node, &format!("`{name}` of `{of}` has no counterpart in Metal")));
-    };
-    if matches!(scalar, Scalar::Long | Scalar::ULong) {
-        return Some(to.no(node, &format!("`{name}` of 64 bits: Metal has no such atomic function")));
-    }
-    if scalar == Scalar::Double {
-        return Some(to.no(node, "`double` does not exist in Metal"));
-    }
-    if !matches!(space, Space::Device | Space::Threadgroup) {
-        return Some(to.no(node, &format!("`{name}` of {} memory", space.word())));
-    }
-    let texts: Vec<String> = args.iter().map(|arg| to.argument(arg)).collect();
-    let word = space.word();
-    let address = |ty: &str| format!("({word} {ty}*){}", Renderer::enclosed(&texts[0]));
-    let value = texts.get(1).cloned().unwrap_or_default();
-    to.notes.function(name, "relaxed atomic function");
-    let fetch = |function: &str| {
-        let ty = if scalar == Scalar::Int { "atomic_int" } else { "atomic_uint" };
-        format!("atomic_fetch_{function}_explicit({}, {value}, memory_order_relaxed)", address(ty))
-    };
-    let is_word = matches!(scalar, Scalar::Int | Scalar::UInt);
-    Some(match operation {
-        "Add" | "Sub" | "Min" | "Max" | "And" | "Or" | "Xor" if is_word => fetch(&operation.to_lowercase()),
-        "Exch" if is_word => {
-            let ty = if scalar == Scalar::Int { "atomic_int" } else { "atomic_uint" };
-            format!("atomic_exchange_explicit({}, {value}, memory_order_relaxed)", address(ty))
-        }
-        "Exch" if scalar == Scalar::Float => {
-            format!(
-                "as_type<float>(atomic_exchange_explicit({}, as_type<uint>({value}), memory_order_relaxed))",
-                address("atomic_uint")
-            )
-        }
-        "CAS" if is_word => {
-            to.need("atomic_cas");
-            format!(
-                "atomic_cas({}, {value}, {})",
-                address(if scalar == Scalar::Int { "int" } else { "uint" }),
-                texts.get(2)?
-            )
-        }
-        "CAS" if matches!(scalar, Scalar::UShort) => {
-            to.need("atomic_cas_16");
-            format!("atomic_cas_16({}, {value}, {})", address("ushort"), texts.get(2)?)
-        }
-        "Add" | "Sub" if scalar == Scalar::Float => {
-            let value = if operation == "Sub" { format!("-{}", Renderer::enclosed(&value)) } else { value };
-            match space {
-                Space::Device => format!(
-                    "atomic_fetch_add_explicit({}, {value}, memory_order_relaxed)",
-                    address("atomic_float")
-                ),
-                _ => {
-                    to.need("atomic_add_float");
-                    format!("atomic_add_float({}, {value})", address("float"))
-                }
-            }
-        }
-        "Add" if matches!(scalar, Scalar::Half | Scalar::BFloat) => {
-            to.need("atomic_cas_16");
-            format!("atomic_add_16({}, {value})", address(scalar.word()))
-        }
-        _ => to.no(node, &format!("`{name}` of `{of}` has no counterpart in Metal")),
-    })
 }

@@ -9,8 +9,10 @@
 //! spaces (`spaces`), and what each needs from its kernel: positions and shared memory, which are parameters in MSL. `render` writes them.
 
 mod ast;
+mod atomics;
 mod builtins;
 mod host;
+mod host_code;
 mod names;
 mod output;
 mod program;
@@ -24,11 +26,12 @@ use elinvar_driver::{Diagnostic, Source};
 use elinvar_msl::Toolchain;
 
 use self::ast::Node;
+use self::host_code::{SyntaxError, errors_in, errors_of_record, unread};
 use self::names::Names;
 use self::output::{Lines, Part};
 use self::program::{HEADERS, Program};
 use self::render::Renderer;
-use crate::opencl::clang::{Clang, Language};
+use crate::opencl::clang::{Clang, Language, Tree};
 use crate::opencl::text::Text;
 use crate::opencl::{Kernel, Translation};
 use crate::{Error, Result};
@@ -44,11 +47,22 @@ pub struct CudaOptions {
     pub double_as_float: bool,
     /// Whether the launches `<<<>>>` of the source are written as Rust.
     pub host_stub: bool,
+    /// Whether host code is skipped: headers that are not found are empty, and errors of clang count only in kernels and in what they use.
+    pub skip_host: bool,
+    /// Instances of templates besides those that the source makes, such as `scale<float, 4>`.
+    pub instances: Vec<String>,
 }
 
 impl Default for CudaOptions {
     fn default() -> Self {
-        Self { lines: true, kernels: Vec::new(), double_as_float: false, host_stub: false }
+        Self {
+            lines: true,
+            kernels: Vec::new(),
+            double_as_float: false,
+            host_stub: false,
+            skip_host: false,
+            instances: Vec::new(),
+        }
     }
 }
 
@@ -112,7 +126,17 @@ const FILES: &[(&str, &str)] = &[
     header("stdbool.h", EMPTY),
 ];
 
-fn language() -> Language {
+/// Name of the file with the instances that the options name.
+const INSTANCES: &str = "instances";
+
+fn language(options: &CudaOptions) -> Language {
+    let instances: Vec<String> = options
+        .instances
+        .iter()
+        .enumerate()
+        .map(|(index, name)| format!("static auto* const elinvar_instance_{index} = &{name};"))
+        .collect();
+    let skip_host = options.skip_host;
     let options = [
         "-x",
         "cuda",
@@ -128,11 +152,17 @@ fn language() -> Language {
     ];
     let mut preprocess = vec!["-include".to_owned(), BUILTINS.to_owned()];
     preprocess.push("-Wno-everything".into());
+    if skip_host {
+        // What headers that are skipped would include.
+        preprocess.extend(["-include".into(), "elinvar_type_traits.h".into()]);
+    }
     Language {
         options: options.map(str::to_owned).to_vec(),
         preprocess,
         files: ["main.cu", "text.cu"],
         headers: Some((HEADERS, FILES)),
+        skip_host,
+        appendix: (!instances.is_empty()).then(|| (INSTANCES, instances.join("\n"))),
     }
 }
 
@@ -145,7 +175,7 @@ const STACK: usize = 1 << 30;
 /// `Compile` if the source is not valid; `Environment` if clang cannot be run. Kernels that are valid and cannot be translated are in
 /// [`Translation::errors`].
 pub fn translate(toolchain: &Toolchain, source: &Source, options: &CudaOptions) -> Result<Translation> {
-    let clang = Clang::of(language(), toolchain, source)?;
+    let clang = Clang::of(language(options), toolchain, source)?;
     let text = clang.preprocess()?;
     let tree = clang.tree(&text.text)?;
     let path = clang.text_path();
@@ -160,13 +190,21 @@ pub fn translate(toolchain: &Toolchain, source: &Source, options: &CudaOptions) 
 fn write(
     source: &Source,
     text: &Text,
-    tree: &[u8],
+    tree: &Tree,
     path: &str,
     options: &CudaOptions,
 ) -> Result<Translation> {
     let name = source.files.first().map(|file| file.name.clone()).unwrap_or_default();
-    let unit =
-        ast::parse(tree).map_err(|message| Error::Compile(vec![Diagnostic::error(name, 0, 0, message)]))?;
+    let unit = ast::parse(&tree.json)
+        .map_err(|message| Error::Compile(vec![Diagnostic::error(name, 0, 0, message)]))?;
+    let wrong = |(at, message): &(usize, String)| {
+        let is_instance = text.location(*at).file == INSTANCES;
+        is_instance.then(|| diagnostic(source, text, *at, message))
+    };
+    let wrong: Vec<Diagnostic> = tree.errors.iter().filter_map(wrong).collect();
+    if !wrong.is_empty() {
+        return Err(Error::Compile(wrong));
+    }
     let names = Names::new(&unit, path, &text.text);
     let mut program = Program::new(&names, text);
     let mut kernels = Vec::new();
@@ -184,7 +222,17 @@ fn write(
         indices = kernels.iter().map(|kernel| program.kernel(kernel)).collect();
     }
     let stub = options.host_stub.then(|| host::stub(&names, &program, &indices, text));
-    Ok(assemble(source, text, &program, &indices, options, stub))
+    let mut translation = assemble(source, text, &program, &indices, options, stub, &tree.errors);
+    if options.skip_host {
+        for kernel in unread(&unit, &program, &tree.errors) {
+            translation.errors.push(diagnostic(source, text, kernel.at, &kernel.message));
+            translation.refused.push(kernel.name);
+        }
+    }
+    if options.kernels.is_empty() {
+        translation.templates = names.templates().map(str::to_owned).collect();
+    }
+    Ok(translation)
 }
 
 fn is_kernel(node: &Node, program: &Program<'_>) -> bool {
@@ -199,6 +247,7 @@ fn assemble(
     kernels: &[usize],
     options: &CudaOptions,
     stub: Option<String>,
+    syntax: &[SyntaxError],
 ) -> Translation {
     let mut renderer = Renderer::new(program, options.double_as_float);
     let mut errors: BTreeMap<usize, Vec<(usize, String)>> = BTreeMap::new();
@@ -208,7 +257,12 @@ fn assemble(
         renderer.records.clear();
         renderer.globals.clear();
         renderer.helpers.clear();
-        let (rows, found) = renderer.function(index);
+        let (rows, mut found) = renderer.function(index);
+        // Others may only follow from clang's.
+        let own = errors_in(program.instances[index].node, syntax);
+        if !own.is_empty() {
+            found = own;
+        }
         if !found.is_empty() {
             errors.insert(index, found);
         }
@@ -244,6 +298,8 @@ fn assemble(
                 if let std::collections::btree_map::Entry::Vacant(entry) = records.entry(*id) {
                     let (rows, wrong) = renderer.record_rows(*id);
                     found.extend(wrong);
+                    let record = program.names.records.get(id).map(|record| record.node);
+                    found.extend(record.into_iter().flat_map(|node| errors_of_record(node, syntax)));
                     entry.insert(rows);
                 }
             }
@@ -251,6 +307,8 @@ fn assemble(
                 if let std::collections::btree_map::Entry::Vacant(entry) = globals.entry(*id) {
                     let global = renderer.global_rows(*id);
                     found.extend(global.errors);
+                    let node = program.names.nodes.get(id).copied();
+                    found.extend(node.into_iter().flat_map(|node| errors_in(node, syntax)));
                     entry.insert(global.rows);
                 }
             }
@@ -302,6 +360,7 @@ fn assemble(
         functions: renderer.notes.functions.clone(),
         renamed: renderer.notes.renamed.clone(),
         differences,
+        templates: Vec::new(),
         host: stub,
     }
 }

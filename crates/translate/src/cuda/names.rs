@@ -16,6 +16,20 @@ pub(super) struct Record<'a> {
     pub name: String,
 }
 
+/// The types of a class, as its member functions see them.
+pub(super) struct Scope<'n, 'a> {
+    names: &'n Names<'a>,
+    is_inside: bool,
+}
+
+impl Drop for Scope<'_, '_> {
+    fn drop(&mut self) {
+        if self.is_inside {
+            self.names.inside.borrow_mut().pop();
+        }
+    }
+}
+
 /// The declarations.
 #[derive(Debug, Default)]
 pub(super) struct Names<'a> {
@@ -39,6 +53,10 @@ pub(super) struct Names<'a> {
     pub arguments: HashMap<u64, Vec<String>>,
     /// Records that are looked at first: those of the function under translation.
     pub near: RefCell<HashMap<String, u64>>,
+    /// Records whose types are known without their scope, innermost last.
+    inside: RefCell<Vec<u64>>,
+    /// Kernels that are templates, with an instance as one writes it.
+    templates: Vec<(&'a str, String)>,
     taken: HashSet<String>,
     words: Option<crate::opencl::names::Names>,
     /// Path of the text, of which clang names closures.
@@ -55,6 +73,14 @@ impl<'a> Names<'a> {
         let used: HashSet<String> = crate::opencl::text::words(text).map(str::to_owned).collect();
         names.words = Some(crate::opencl::names::Names::new(used.clone(), used));
         names
+    }
+
+    /// An instance, as one writes it, of each kernel that is a template without one.
+    pub fn templates(&self) -> impl Iterator<Item = &str> {
+        let has_instance =
+            |name: &str| self.functions.iter().any(|node| node.name == name && node.has("CUDAGlobalAttr"));
+        let without = self.templates.iter().filter(move |(name, _)| !has_instance(name));
+        without.map(|(_, example)| example.as_str())
     }
 
     /// The name in MSL of a variable in a function, a parameter or a field.
@@ -121,7 +147,19 @@ impl<'a> Names<'a> {
             "FunctionTemplateDecl" => {
                 // The first is the pattern.
                 let is_function = |child: &&'a Node| is_function(&child.kind);
-                for child in node.children.iter().filter(is_function).skip(1) {
+                let mut functions = node.children.iter().filter(is_function);
+                let is_kernel = |node: &&Node| node.has("CUDAGlobalAttr") && node.body().is_some();
+                if functions.next().filter(is_kernel).is_some() {
+                    let arguments = node.children.iter().filter_map(|child| match child.kind.as_str() {
+                        "TemplateTypeParmDecl" => Some("float"),
+                        "NonTypeTemplateParmDecl" => Some("1"),
+                        _ => None,
+                    });
+                    let arguments: Vec<&str> = arguments.collect();
+                    let example = format!("{prefix}{}<{}>", node.name, arguments.join(", "));
+                    self.templates.push((node.name.as_str(), example));
+                }
+                for child in functions {
                     self.function(child, record);
                 }
             }
@@ -323,6 +361,13 @@ impl<'a> Names<'a> {
         if Scalar::named(name).is_some() || name.starts_with('(') {
             return None;
         }
+        let member = self.inside.borrow().last().and_then(|id| {
+            let path = format!("{}::{name}", self.records.get(id)?.name);
+            self.aliases.get(&self.key(&path))
+        });
+        if let Some(found) = member.filter(|found| *found != name) {
+            return Some(found.clone());
+        }
         let key = self.key(name);
         if let Some(found) = self.aliases.get(&key).or_else(|| self.enums.get(&key)) {
             return Some(found.clone()).filter(|found| found != name);
@@ -333,6 +378,20 @@ impl<'a> Names<'a> {
         let last = name.rsplit("::").next().unwrap_or(name);
         let known = self.simple.get(last).filter(|known| known.len() == 1)?;
         known.iter().next().cloned().filter(|found| found != name)
+    }
+
+    /// From here on, types are those that a member function of this class sees, or a function outside of classes.
+    pub fn enter(&self, record: Option<u64>) {
+        *self.inside.borrow_mut() = record.into_iter().collect();
+    }
+
+    /// While it lives, types are those that a member function of its class sees.
+    pub fn scope_of(&self, function: u64) -> Scope<'_, 'a> {
+        let record = self.members.get(&function).copied();
+        if let Some(record) = record {
+            self.inside.borrow_mut().push(record);
+        }
+        Scope { names: self, is_inside: record.is_some() }
     }
 
     /// The record that a type names.

@@ -384,6 +384,7 @@ impl<'a> Program<'a> {
             }
         });
         *self.names.near.borrow_mut() = near;
+        self.names.enter(self.names.members.get(&node.id).copied());
     }
 
     /// The name of a function in MSL: with the class it is of and the arguments of its template.

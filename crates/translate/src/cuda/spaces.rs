@@ -606,6 +606,7 @@ pub(super) fn result_type(node: &Node, names: &Names<'_>) -> Ty {
         return Ty::parse("void");
     }
     let text = &node.ty;
+    let _scope = names.scope_of(node.id);
     // Up to the parentheses of the parameters, which are the last group.
     let mut depth = 0_usize;
     let mut open = text.len();

@@ -41,7 +41,24 @@ pub(crate) struct Language {
     pub files: [&'static str; 2],
     /// Headers that are written to a folder of this name, which is searched first.
     pub headers: Option<(&'static str, &'static [(&'static str, &'static str)])>,
+    /// Whether headers that are not found are empty, and errors do not end the translation.
+    pub skip_host: bool,
+    /// Text behind the source's, with the name of its file.
+    pub appendix: Option<(&'static str, String)>,
 }
+
+/// The tree of preprocessed text.
+pub(crate) struct Tree {
+    /// clang's JSON.
+    pub json: Vec<u8>,
+    /// Errors with their offsets in the text, where they do not end the translation.
+    pub errors: Vec<(usize, String)>,
+}
+
+/// Headers that are empty, below the scratch folder: deep enough that `../` stays inside.
+const MISSING: &str = "missing/1/2/3/4";
+/// Most headers that are not found.
+const MAX_MISSING: usize = 500;
 
 impl Language {
     fn opencl() -> Self {
@@ -50,6 +67,8 @@ impl Language {
             preprocess: vec!["-cl-no-stdinc".into()],
             files: [MAIN, TEXT],
             headers: None,
+            skip_host: false,
+            appendix: None,
         }
     }
 }
@@ -76,6 +95,9 @@ impl<'a> Clang<'a> {
             let name = file.name.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r'], " ");
             text.push_str(&format!("#line 1 \"{name}\"\n{}\n", file.text.trim_start_matches('\u{feff}')));
         }
+        if let Some((name, appendix)) = &language.appendix {
+            text.push_str(&format!("#line 1 \"{name}\"\n{appendix}\n"));
+        }
         std::fs::write(scratch.path().join(language.files[0]), text).map_err(io)?;
         if let Some((folder, headers)) = language.headers {
             let folder = scratch.path().join(folder);
@@ -86,6 +108,11 @@ impl<'a> Clang<'a> {
                 std::fs::write(file, text).map_err(io)?;
             }
             language.preprocess.extend(["-isystem".into(), folder.display().to_string()]);
+        }
+        if language.skip_host {
+            let folder = scratch.path().join(MISSING);
+            std::fs::create_dir_all(&folder).map_err(io)?;
+            language.preprocess.extend(["-idirafter".into(), folder.display().to_string()]);
         }
         let mut limits = Limits::from_env().map_err(Error::Environment)?;
         limits.stdout = MAX_TREE;
@@ -102,7 +129,12 @@ impl<'a> Clang<'a> {
         let mut arguments = vec!["-E".to_owned(), "-C".into()];
         arguments.extend(self.language.preprocess.iter().cloned());
         arguments.extend(self.macros());
-        let output = self.run(&arguments, self.language.files[0])?;
+        let mut output = self.run(&arguments, self.language.files[0])?;
+        let mut skipped = 0;
+        while self.language.skip_host && skipped < MAX_MISSING && self.skip_header(&output.stderr)? {
+            skipped += 1;
+            output = self.run(&arguments, self.language.files[0])?;
+        }
         let errors = diagnostics(&output.stderr);
         if !output.status.success() {
             return Err(failed(errors, &output.stderr));
@@ -115,14 +147,46 @@ impl<'a> Clang<'a> {
         Ok(text)
     }
 
-    /// The tree of preprocessed text, in JSON.
-    pub fn tree(&self, text: &str) -> Result<Vec<u8>> {
+    /// Writes an empty header for the one that clang has not found; whether there was one.
+    fn skip_header(&self, stderr: &[u8]) -> Result<bool> {
+        let errors = diagnostics(stderr);
+        let missing = errors.iter().find_map(|error| {
+            let name = error.message.strip_prefix('\'')?.strip_suffix("' file not found")?;
+            let up = name.split('/').filter(|part| *part == "..").count();
+            (up <= 4 && !name.starts_with('/') && !name.is_empty()).then_some(name)
+        });
+        let Some(name) = missing else { return Ok(false) };
+        let io = |error: std::io::Error| Error::Environment(format!("header `{name}`: {error}"));
+        let file = self.scratch.path().join(MISSING).join(name);
+        let is_new = !file.exists();
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).map_err(io)?;
+        }
+        std::fs::write(&file, "").map_err(io)?;
+        Ok(is_new)
+    }
+
+    /// The tree of preprocessed text.
+    pub fn tree(&self, text: &str) -> Result<Tree> {
         let written = std::fs::write(self.scratch.path().join(self.language.files[1]), text);
         written.map_err(|error| Error::Environment(error.to_string()))?;
-        let arguments = ["-fsyntax-only", "-Xclang", "-ast-dump=json", "-w"].map(str::to_owned);
+        let mut arguments = ["-fsyntax-only", "-Xclang", "-ast-dump=json", "-w"].map(str::to_owned).to_vec();
+        if self.language.skip_host {
+            arguments.push("-ferror-limit=0".into());
+        }
         let output = self.run(&arguments, self.language.files[1])?;
         if output.status.success() {
-            return Ok(output.stdout);
+            return Ok(Tree { json: output.stdout, errors: Vec::new() });
+        }
+        if self.language.skip_host && !output.stdout.is_empty() {
+            let starts: Vec<usize> =
+                std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+            let offset = |error: Diagnostic| {
+                let start = starts.get((error.line as usize).checked_sub(1)?)?;
+                Some((start + (error.column as usize).saturating_sub(1), error.message))
+            };
+            let errors = diagnostics(&output.stderr).into_iter().filter_map(offset).collect();
+            return Ok(Tree { json: output.stdout, errors });
         }
         // The same errors, at the places in the user's files.
         let mut arguments = vec!["-fsyntax-only".to_owned(), "-w".into()];
@@ -166,7 +230,8 @@ impl<'a> Clang<'a> {
     fn expect_inside(&self, files: &[String], main: &Path) -> Result<()> {
         let Some(roots) = self.source.include_roots() else { return Ok(()) };
         for name in files {
-            let is_ours = Path::new(name).starts_with(self.scratch.path());
+            let is_ours = Path::new(name).starts_with(self.scratch.path())
+                || self.language.appendix.as_ref().is_some_and(|(own, _)| own == name);
             if self.source.files.iter().any(|file| file.name == *name) || name.starts_with('<') || is_ours {
                 continue;
             }

@@ -77,6 +77,8 @@ pub struct Translation {
     pub renamed: BTreeSet<(String, String)>,
     /// What differs in precision or meaning.
     pub differences: BTreeSet<String>,
+    /// An instance of each CUDA kernel that is a template without one, as [`CudaOptions::instances`](crate::CudaOptions::instances) takes it.
+    pub templates: Vec<String>,
     /// The launches of a CUDA source in Rust, if they were asked for.
     pub host: Option<String>,
 }
@@ -92,7 +94,7 @@ const STACK: usize = 1 << 30;
 pub fn translate(toolchain: &Toolchain, source: &Source, options: &Options) -> Result<Translation> {
     let clang = Clang::new(toolchain, source)?;
     let text = clang.preprocess()?;
-    let tree = clang.tree(&prune::prune(&text.text, &options.kernels))?;
+    let tree = clang.tree(&prune::prune(&text.text, &options.kernels))?.json;
     std::thread::scope(|scope| {
         let run = || write(source, &text, &tree, &clang.text_path(), options);
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);
@@ -173,6 +175,7 @@ impl Translator<'_> {
             functions: notes.functions.clone(),
             renamed: notes.renamed.clone(),
             differences: notes.differences.clone(),
+            templates: Vec::new(),
             host: None,
         })
     }

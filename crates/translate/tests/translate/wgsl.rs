@@ -221,3 +221,135 @@ fn errors_have_their_place() {
     assert!(recursion.line == 1 || recursion.line == 0, "{recursion}");
     assert!(spirv("k.spv", b"no module").is_err() && spirv("k.spv", &[]).is_err());
 }
+
+/// The shader of the line maps: each statement on a line of its own.
+const LINES: &str = "struct Params { scale: f32, count: u32 }
+@group(0) @binding(0) var<storage, read_write> data: array<f32>;
+@group(0) @binding(1) var<uniform> params: Params;
+
+fn half_of(x: f32) -> f32 {
+    let y = x * 0.5;
+    return y;
+}
+
+// A comment.
+
+@compute @workgroup_size(32)
+fn scale(@builtin(global_invocation_id) id: vec3<u32>) {
+    let i = id.x;
+    if i >= params.count {
+        return;
+    }
+
+    var sum = 0.0;
+    for (var k = 0u; k < 3u; k++) {
+        sum += half_of(data[i]);
+        sum *= params.scale;
+    }
+    switch i % 3u {
+        case 0u: { sum = -sum; }
+        case 1u: {
+            sum += 1.0;
+        }
+        default: {}
+    }
+    data[i] = sum;
+}
+";
+
+/// Number of the line of the shader with a text.
+fn line_of(text: &str) -> u32 {
+    LINES.lines().position(|line| line.contains(text)).expect("a line") as u32 + 1
+}
+
+/// The lines of the source that `#line` directives give to the rows with a text.
+fn mapped(msl: &str, wanted: &str) -> Vec<(String, u32)> {
+    let (mut place, mut found) = ((String::new(), 0), Vec::new());
+    for row in msl.lines() {
+        if let Some((number, name)) = row.strip_prefix("#line ").and_then(|rest| rest.split_once(' ')) {
+            place = (name.trim_matches('"').to_owned(), number.parse().expect("a number"));
+            continue;
+        }
+        if row.contains(wanted) {
+            found.push(place.clone());
+        }
+        place.1 += 1;
+    }
+    found
+}
+
+#[test]
+fn statements_have_the_lines_of_the_source() {
+    let translation = translated(LINES);
+    let msl = &translation.msl;
+    assert!(!msl.contains("elinvar_source_line"), "{msl}");
+    let at = |text: &str| ("k.wgsl".to_owned(), line_of(text));
+    for (row, source) in [
+        ("float half_of(", "fn half_of"),
+        ("return y", "return y"),
+        ("kernel void scale", "fn scale"),
+        ("return;", "return;"),
+        (" = half_of(", "half_of(data"),
+        ("data[", "data[i] = sum"),
+    ] {
+        let found = mapped(msl, row);
+        assert!(found.contains(&at(source)), "{row}: {found:?} without {:?}\n{msl}", at(source));
+    }
+    // All statements of the source, but for loops and conditions, have a row.
+    for source in ["y = x * 0.5", "if i >=", "sum = 0.0", "sum *= params", "sum = -sum", "sum += 1.0"] {
+        let line = line_of(source);
+        assert!(msl.contains(&format!("#line {line} \"k.wgsl\"")), "{source}: line {line}\n{msl}");
+    }
+}
+
+#[test]
+fn lines_of_wgsl_are_those_of_the_analysis_and_the_results_are_the_same() {
+    let translation = translated(LINES);
+    let (device, library) = library(&translation);
+    let kernel = library.kernel("scale").unwrap();
+    let analysis = kernel.analysis().expect("an analysis");
+    let lines: Vec<String> =
+        analysis.accesses.iter().map(|access| format!("{:?}", access.location)).collect();
+    for source in ["half_of(data", "data[i] = sum"] {
+        let line = line_of(source);
+        let has_line = |text: &String| text.contains("k.wgsl") && text.contains(&format!("line: {line}"));
+        assert!(lines.iter().any(has_line), "{source}: {lines:?}\n{}", translation.msl);
+    }
+    let values: Vec<f32> = (0..40).map(|i| i as f32 - 7.0).collect();
+    let mut data = device.buffer_with_data(&values).unwrap();
+    let params = device.buffer_with_data(&[1.5f32.to_bits(), 33]).unwrap();
+    let sizes = device.buffer_with_data(&[160_u32]).unwrap();
+    let stream = device.stream().unwrap();
+    // SAFETY: accesses beyond the size that is given are not made.
+    let done = unsafe { kernel.launch(&stream, Grid::threads(64).group(32), (&mut data, &params, &sizes)) };
+    done.and_then(|done| done.wait()).unwrap_or_else(|error| panic!("{error}\n{}", translation.msl));
+    let expected = values.iter().enumerate().map(|(i, x)| {
+        let mut sum = 0.0;
+        for _ in 0..3 {
+            sum += x * 0.5;
+            sum *= 1.5;
+        }
+        match i % 3 {
+            _ if i >= 33 => *x,
+            0 => -sum,
+            1 => sum + 1.0,
+            _ => sum,
+        }
+    });
+    assert_eq!(data.to_vec().unwrap(), expected.collect::<Vec<f32>>());
+}
+
+#[test]
+fn statements_of_glsl_have_lines_and_those_of_spirv_have_none() {
+    let text = "#version 450
+layout(local_size_x = 8) in;
+layout(set = 0, binding = 0) buffer Data { uint data[]; };
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    data[i] = i * 3u;
+}
+";
+    let translation = shader(&Source::named("k.glsl", text), Language::Glsl).unwrap();
+    assert!(translation.msl.contains("#line 6 \"k.glsl\""), "{}", translation.msl);
+    assert!(!translation.msl.contains("elinvar_source_line"), "{}", translation.msl);
+}

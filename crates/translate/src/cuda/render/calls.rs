@@ -38,7 +38,9 @@ impl Renderer<'_, '_> {
         if to.kind != "FunctionDecl" && to.kind != "CXXMethodDecl" && to.kind != "member" {
             return self.refuse(node, format!("`{}`: a call through a pointer is not supported", to.name));
         }
-        let is_header = declared.is_none_or(|declared| self.program.is_header(declared));
+        // clang declares its own functions where they are first used.
+        let is_builtin = to.name.starts_with("__builtin_");
+        let is_header = is_builtin || declared.is_none_or(|declared| self.program.is_header(declared));
         if !is_header {
             return self.refuse(node, format!("`{}` has no definition in the source", to.name));
         }

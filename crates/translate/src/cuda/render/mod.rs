@@ -43,6 +43,8 @@ pub(super) struct Renderer<'p, 'a> {
     indent: usize,
     /// Other names of variables.
     variables: HashMap<u64, String>,
+    /// The expression whose value is not used.
+    discarded: Option<usize>,
     /// The end of what has been written, for comments.
     last: usize,
 }
@@ -62,6 +64,7 @@ impl<'p, 'a> Renderer<'p, 'a> {
             rows: Vec::new(),
             indent: 0,
             variables: HashMap::new(),
+            discarded: None,
             last: 0,
         }
     }
@@ -268,6 +271,11 @@ impl<'p, 'a> Renderer<'p, 'a> {
 
     pub fn scalar_of(&self, node: &Node) -> Option<Scalar> {
         self.scalar(node)
+    }
+
+    /// Whether the value of an expression is not used.
+    pub fn is_discarded(&self, node: &Node) -> bool {
+        self.discarded == Some(key(node))
     }
 
     pub fn no(&mut self, node: &Node, why: &str) -> String {

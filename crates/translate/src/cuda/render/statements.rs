@@ -3,6 +3,7 @@
 use super::Renderer;
 use crate::cuda::ast::{Node, is_expression};
 use crate::cuda::program::Need;
+use crate::cuda::spaces::key;
 use crate::cuda::types::{Space, Ty};
 use crate::opencl::text::tokens;
 
@@ -152,6 +153,14 @@ impl<'a> Renderer<'_, 'a> {
                 self.refuse(node, "Metal has no exceptions");
             }
             kind if is_expression(kind) => {
+                let mut value = node.bare();
+                while value.kind == "CStyleCastExpr"
+                    && value.cast == "ToVoid"
+                    && let Some(inner) = value.first()
+                {
+                    value = inner.bare();
+                }
+                self.discarded = Some(key(value));
                 let text = self.expr(node);
                 if !text.is_empty() && text != "(void)0" {
                     self.row(at, format!("{text};"));

@@ -3,6 +3,8 @@
 //! Buffers of all groups have indices in order of group and binding; the byte sizes of those that end in an array without a length are in a
 //! buffer behind them. Accesses are checked as WGSL demands.
 
+mod lines;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ::naga::back::msl;
@@ -70,7 +72,7 @@ pub fn shader(source: &Source, language: Language) -> Result<Translation> {
         }
         invalid(at.map_or(0, |at| at.line_number), at.map_or(0, |at| at.line_position), message)
     })?;
-    write(&module, &info).map_err(|message| invalid(0, 0, message))
+    write(&module, &info, Some((name, text))).map_err(|message| invalid(0, 0, message))
 }
 
 /// Translates a SPIR-V module.
@@ -83,7 +85,7 @@ pub fn spirv(name: &str, bytes: &[u8]) -> Result<Translation> {
     let module = module.map_err(|error| invalid(error.to_string()))?;
     let info = Validator::new(ValidationFlags::all(), capabilities()).validate(&module);
     let info = info.map_err(|error| invalid(error.as_inner().to_string()))?;
-    write(&module, &info).map_err(invalid)
+    write(&module, &info, None).map_err(invalid)
 }
 
 /// What a module may use: what Metal has for compute without textures.
@@ -107,7 +109,8 @@ fn is_runtime_sized(module: &Module, variable: &GlobalVariable) -> bool {
     }
 }
 
-fn write(module: &Module, info: &ModuleInfo) -> Result<Translation, String> {
+/// Writes a module. `source` is the name and text of the file that its places are in.
+fn write(module: &Module, info: &ModuleInfo, source: Option<(&str, &str)>) -> Result<Translation, String> {
     let mut bound: Vec<&GlobalVariable> = Vec::new();
     for (_, variable) in module.global_variables.iter() {
         match (variable.space, variable.binding) {
@@ -151,7 +154,8 @@ fn write(module: &Module, info: &ModuleInfo) -> Result<Translation, String> {
         force_loop_bounding: false,
         ..msl::Options::default()
     };
-    let module = without_other_stages(module);
+    let mut module = without_other_stages(module);
+    let functions = source.map(|(_, text)| lines::mark(&mut module, text));
     let mut validator = Validator::new(ValidationFlags::all(), capabilities());
     let info_again = validator.validate(&module).map_err(|error| error.as_inner().to_string())?;
     let _whole = info;
@@ -174,6 +178,10 @@ fn write(module: &Module, info: &ModuleInfo) -> Result<Translation, String> {
             "`_buffer_sizes` at index {next}: sizes in bytes of the buffers that end in an array without a length, as `uint`s"
         ));
     }
+    let text = match (source, functions) {
+        (Some((file, _)), Some(functions)) => lines::replace(&text, file, &functions),
+        _ => text,
+    };
     Ok(Translation {
         msl: text,
         kernels,
@@ -182,6 +190,7 @@ fn write(module: &Module, info: &ModuleInfo) -> Result<Translation, String> {
         functions: BTreeMap::new(),
         renamed,
         differences,
+        templates: Vec::new(),
         host: None,
     })
 }

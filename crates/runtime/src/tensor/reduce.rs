@@ -361,12 +361,10 @@ impl Operate for Softmax {
             (8, (held as u32).into()),
         ];
         let name = match (is_cpu, columns, fits) {
-            (true, false, true) => "softmax_cached_rows_32",
-            (true, false, false) => "softmax_cached_rows_64",
             (true, true, true) => "softmax_blocks_of_columns_32",
             (true, true, false) => "softmax_blocks_of_columns_64",
-            (false, false, true) => "softmax_rows_32",
-            (false, false, false) => "softmax_rows_64",
+            (_, false, true) => "softmax_rows_32",
+            (_, false, false) => "softmax_rows_64",
             (false, true, true) => "softmax_columns_32",
             (false, true, false) => "softmax_columns_64",
         };
@@ -378,7 +376,6 @@ impl Operate for Softmax {
         };
         let units = steps.device().caps().limits.compute_units as usize;
         let grid = match (columns, parts) {
-            (false, _) if is_cpu => rows.grid_of_simdgroups(units)?,
             (false, _) => rows.grid(1)?,
             (true, 1) if is_cpu => {
                 // Wide threadgroups access memory in order; each unit should have some.

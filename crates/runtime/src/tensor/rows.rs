@@ -61,32 +61,17 @@ impl Rows {
         if self.are_long() { GROUP } else { SIMDGROUP }
     }
 
-    /// The number of rows, if threadgroups can count them.
-    fn counted(&self) -> Result<usize> {
-        let rows = self.count();
-        match u32::try_from(rows) {
-            Ok(_) => Ok(rows),
-            Err(_) => {
-                Err(Error::unsupported(format!("{rows} rows along the other axes, at most 2³² supported")))
-            }
-        }
-    }
-
     /// The grid of a kernel for rows, of `parts` parts each.
     pub(crate) fn grid(&self, parts: usize) -> Result<Grid> {
-        let rows = self.counted()?;
+        let rows = self.count();
+        if u32::try_from(rows).is_err() {
+            return Err(Error::unsupported(format!(
+                "{rows} rows along the other axes, at most 2³² supported"
+            )));
+        }
         let groups = if self.are_long() { rows } else { rows.div_ceil(GROUP / SIMDGROUP) };
         let x = groups.clamp(1, MOST_GROUPS);
         Ok(Grid::groups((x, parts, groups.div_ceil(x))).group(GROUP))
-    }
-
-    /// The grid of a kernel whose rows have a simdgroup each, for `units` compute units: few rows a threadgroup each.
-    pub(crate) fn grid_of_simdgroups(&self, units: usize) -> Result<Grid> {
-        let rows = self.counted()?;
-        let of_a_group = if rows < 4 * units * (GROUP / SIMDGROUP) { 1 } else { GROUP / SIMDGROUP };
-        let groups = rows.div_ceil(of_a_group);
-        let x = groups.clamp(1, MOST_GROUPS);
-        Ok(Grid::groups((x, 1, groups.div_ceil(x))).group(of_a_group * SIMDGROUP))
     }
 
     /// The grid of a kernel for columns: x is the innermost kept axis.

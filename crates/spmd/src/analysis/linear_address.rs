@@ -1,27 +1,19 @@
 //! Addresses as sums: a pointer, products of indices and sizes, and a constant. Addresses whose sums differ in the constant only are that
 //! many bytes apart, however the sums were computed: clang hoists parts of them out of loops.
 
-use elinvar_ir::{BinaryOp, CastOp, Const, Module, Op, Operand, Type, Typed, ValueId};
+use elinvar_ir::{BinaryOp, Const, Module, Op, Operand, Type, Typed, ValueId};
 
 use crate::support::gep::{Step, constant_bytes, steps};
 
 /// Maximum number of operations of an index that are analyzed.
 const MOST: usize = 16;
 
-/// A number of 64 bits, or a narrower one that is extended to so many, with its sign or without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Index {
-    Whole(ValueId),
-    Signed(ValueId),
-    Unsigned(ValueId),
-}
-
 /// The part of an address that is known at run time only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
     base: Operand,
-    /// Indices with their factors in bytes, in ascending order, once each.
-    terms: Vec<(Index, i64)>,
+    /// Indices of 64 bits with their factors in bytes, in ascending order, once each.
+    terms: Vec<(ValueId, i64)>,
 }
 
 /// The root of an address and its offset from it in bytes. `definition` gives the operation that defines a value.
@@ -73,7 +65,7 @@ pub(crate) fn decompose<'a>(
 
 struct Sum<'d, D> {
     definition: &'d D,
-    terms: Vec<(Index, i64)>,
+    terms: Vec<(ValueId, i64)>,
     offset: i64,
     /// Number of operations that may still be analyzed.
     left: usize,
@@ -108,38 +100,11 @@ impl<'a, D: Fn(ValueId) -> Option<&'a Op>> Sum<'_, D> {
             Some(Op::Binary { op, a, b: Operand::Const(by), .. }) if multiple(*op, by, factor).is_some() => {
                 self.index(a, multiple(*op, by, factor)?)
             }
-            Some(Op::Cast { op: op @ (CastOp::SExt | CastOp::ZExt), from, to: Type::I64, .. }) => {
-                self.extended(&from.op, *op, factor)
+            _ => {
+                self.terms.push((value, factor));
+                Some(())
             }
-            _ => self.term(Index::Whole(value), factor),
         }
-    }
-
-    fn term(&mut self, index: Index, factor: i64) -> Option<()> {
-        self.terms.push((index, factor));
-        Some(())
-    }
-
-    /// Adds an extended number times a factor: as a sum, if the sum of the narrow numbers does not wrap around.
-    fn extended(&mut self, narrow: &Operand, cast: CastOp, factor: i64) -> Option<()> {
-        let narrow = narrow.value()?;
-        self.left = self.left.saturating_sub(1);
-        let exact = if cast == CastOp::SExt { "nsw" } else { "nuw" };
-        let op = (self.left > 0).then(|| (self.definition)(narrow)).flatten();
-        if let Some(Op::Binary { op, flags, a, b: Operand::Const(Const::Int(by)), .. }) = op
-            && match op {
-                BinaryOp::Add => flags.split(' ').any(|flag| flag == exact),
-                // The sign is that of `a`.
-                BinaryOp::Or => flags.contains("disjoint") && *by >= 0,
-                _ => false,
-            }
-            && (*by >= 0 || cast == CastOp::SExt)
-        {
-            self.constant(factor, *by)?;
-            return self.extended(a, cast, factor);
-        }
-        let index = if cast == CastOp::SExt { Index::Signed(narrow) } else { Index::Unsigned(narrow) };
-        self.term(index, factor)
     }
 }
 

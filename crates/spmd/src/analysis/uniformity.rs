@@ -351,15 +351,15 @@ impl Analysis<'_> {
         let rules = Rules { lanes: self.layout.lanes };
         let is_number = |ty: &Type| ty.is_int() || ty.is_ptr();
         let known = match &inst.op {
-            Op::Binary { op, flags, ty: Type::Int(width), a, b } if *width <= 64 => {
+            Op::Binary { op, ty: Type::Int(width), a, b, .. } if *width <= 64 => {
                 let int = Type::Int(*width);
                 let global = self.global_position(a, b);
-                let (x, y) = (self.result.at(a, &int, block), self.result.at(b, &int, block));
-                let mut sum = rules.binary(*op, *width, &x, &y);
-                if *op == BinaryOp::Or && flags.contains("disjoint") && sum.pattern().is_none() {
-                    // Without a bit in common, which is a sum.
-                    sum = Known { max: sum.max, ..rules.binary(BinaryOp::Add, *width, &x, &y) };
-                }
+                let sum = rules.binary(
+                    *op,
+                    *width,
+                    &self.result.at(a, &int, block),
+                    &self.result.at(b, &int, block),
+                );
                 if global { unwrapped(sum) } else { sum }
             }
             Op::Cast { op, from, to, .. } if is_number(&from.ty) && is_number(to) => {

@@ -1,7 +1,7 @@
 // Softmax along one axis, with the maximum subtracted, so that no exponential overflows.
 //
 // `softmax_rows` has a simdgroup or a threadgroup for each row along the axis; `softmax_columns` has a thread, or one in each simdgroup of a
-// threadgroup, for tensors that are contiguous along another axis. `softmax_cached_rows` and `softmax_blocks_of_columns` are for CPUs.
+// threadgroup, for tensors that are contiguous along another axis. `softmax_blocks_of_columns` is for CPUs.
 
 constant bool LOGARITHM [[function_constant(0)]];
 constant uint TYPE_OUT [[function_constant(1)]];
@@ -172,30 +172,7 @@ template <typename I>
     softmax(in, out, offsets[0], offsets[1], I(size.in_step), I(size.out_step), first, I(PARTS), I(size.count), fold);
 }
 
-// On a CPU a row is a simdgroup's, whatever its length, and stays in the caches between the passes over it.
-
-// Elements of a thread that are under way together.
-constant constexpr uint TOGETHER = 4;
-
-// Calls f(i, k) for the thread's elements i of a row; k is below TOGETHER, and differs between those that are under way together.
-template <typename I, typename F>
-inline void for_each_of_row(I count, I lane, F f)
-{
-    I i = 0;
-    for (; i + TOGETHER * SIMD <= count; i += TOGETHER * SIMD) {
-#pragma clang loop unroll(full)
-        for (uint k = 0; k < TOGETHER; ++k) {
-            f(i + k * SIMD + lane, k);
-        }
-    }
-    for (; i < count; i += SIMD) {
-        if (i + lane < count) {
-            f(i + lane, 0);
-        }
-    }
-}
-
-// The elements of a row or column. A maximum of comparisons leaves out NaNs, which the sum of the exponentials has.
+// The elements of a column.
 template <typename I>
 struct Line {
     device const uchar* in;
@@ -207,76 +184,6 @@ struct Line {
     void keep(I i, float value) const { store(out, out_at + i * out_step, F32, value); }
     void set(I i, float value) const { store(out, out_at + i * out_step, TYPE_OUT, value); }
 };
-
-template <typename I>
-struct MostOfRow {
-    Line<I> line;
-    thread float* most;
-    void operator()(I i, uint k) const
-    {
-        float x = line.x(i);
-        most[k] = x > most[k] ? x : most[k];
-    }
-};
-
-template <typename I>
-struct SumOfRow {
-    Line<I> line;
-    float most;
-    thread float* sum;
-    void operator()(I i, uint k) const
-    {
-        float e = exp(line.x(i) - most);
-        sum[k] += e;
-        if (KEEPS) {
-            line.keep(i, e);
-        }
-    }
-};
-
-template <typename I>
-struct ResultsOfRow {
-    Line<I> line;
-    float most, by, less;
-    void operator()(I i, uint k) const
-    {
-        if (KEEPS) {
-            line.keep(i, line.kept(i) * by);
-        } else {
-            float x = line.x(i) - most;
-            line.set(i, LOGARITHM ? x - less : exp(x) * by);
-        }
-    }
-};
-
-template <typename I>
-[[kernel]] void softmax_cached_rows(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
-                                    constant Axes<2>& kept [[buffer(2)]], constant SoftmaxSize& size [[buffer(3)]],
-                                    uint3 group [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
-                                    uint lane [[thread_index_in_simdgroup]],
-                                    uint simdgroup [[simdgroup_index_in_threadgroup]],
-                                    uint simdgroups [[simdgroups_per_threadgroup]])
-{
-    uint row = (group.x + groups.x * group.z) * simdgroups + simdgroup;
-    if (row >= uint(size.rows)) {
-        return;
-    }
-    I offsets[2] = {0, 0};
-    add_offsets<I, 2>(I(row), KEPT, kept, offsets);
-    Line<I> line = {in, out, offsets[0], offsets[1], stride_of<I>(STEP_IN, size.in_step),
-                    stride_of<I>(STEP_OUT, size.out_step)};
-    I count = I(size.count);
-    float mosts[TOGETHER], sums[TOGETHER];
-    for (uint k = 0; k < TOGETHER; ++k) {
-        mosts[k] = -INFINITY;
-        sums[k] = 0.0f;
-    }
-    for_each_of_row(count, I(lane), MostOfRow<I>{line, mosts});
-    float most = simd_max(max(max(mosts[0], mosts[1]), max(mosts[2], mosts[3])));
-    for_each_of_row(count, I(lane), SumOfRow<I>{line, most, sums});
-    float sum = simd_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
-    for_each_of_row(count, I(lane), ResultsOfRow<I>{line, most, 1.0f / sum, log(sum)});
-}
 
 // Columns on a CPU: the threads of a threadgroup have a column each and go through blocks of rows together, so that memory is accessed
 // in order. Exponentials are of differences from a number that is less than FAR below all elements so far; a block with a greater one
@@ -365,7 +272,5 @@ SOFTMAX("softmax_rows_32", softmax_rows, uint)
 SOFTMAX("softmax_rows_64", softmax_rows, ulong)
 SOFTMAX("softmax_columns_32", softmax_columns, uint)
 SOFTMAX("softmax_columns_64", softmax_columns, ulong)
-SOFTMAX("softmax_cached_rows_32", softmax_cached_rows, uint)
-SOFTMAX("softmax_cached_rows_64", softmax_cached_rows, ulong)
 SOFTMAX("softmax_blocks_of_columns_32", softmax_blocks_of_columns, uint)
 SOFTMAX("softmax_blocks_of_columns_64", softmax_blocks_of_columns, ulong)

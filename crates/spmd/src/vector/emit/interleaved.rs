@@ -1,7 +1,7 @@
 //! Interleaved accesses: runs of accesses whose lanes are constant differences apart, as contiguous accesses and shuffles. In
 //! the uniform version only; masked code accesses each lane separately.
 
-use elinvar_ir::{BinaryOp, CastOp, Const, Inst, Op, Operand, Type, Typed};
+use elinvar_ir::{Const, Inst, Op, Operand, Type, Typed};
 
 use super::access::Access;
 use super::{Emit, Forms};
@@ -10,9 +10,6 @@ use crate::analysis::interleaved_access::{InterleaveGroup, Lanes};
 use crate::analysis::lane_rows::LaneRows;
 use crate::support::builder::i32_const;
 use crate::vector::gather_scatter::memory_type;
-
-/// Maximum depth of the computation of a row's address.
-const DEEPEST: u32 = 8;
 
 impl Emit<'_, '_> {
     /// Whether an access belongs to a run; emits the run if this is its position.
@@ -145,56 +142,17 @@ impl Emit<'_, '_> {
     ) -> Vec<Operand> {
         let before = group.members.iter().find(|member| member.0 == index).map_or(0, |member| member.1);
         let has_pattern = self.known(&ptr.op, &ptr.ty).pattern().is_some();
+        let vector = (!has_pattern).then(|| self.vector(&ptr.op, &ptr.ty, part));
         let mut starts = Vec::new();
         for Row { lane, first, .. } in &rows.rows {
-            let at = match has_pattern {
-                true => self.scalar(&ptr.op, part),
-                false => self.of_lane(&ptr.op, &ptr.ty, part, *lane, DEEPEST),
+            let at = match &vector {
+                Some(vector) => self.extract(vector.clone(), &ptr.ty, i32_const(*lane).into()),
+                None => self.scalar(&ptr.op, part),
             };
             let offset = Const::int(64, i128::from(first * access.size - before));
             starts.push(self.b.gep(Type::I8, at, offset).into());
         }
         starts
-    }
-
-    /// A lane's value: computed for this lane alone, as far as this block computes it, else taken from the vector.
-    fn of_lane(&mut self, operand: &Operand, ty: &Type, part: usize, lane: u32, depth: u32) -> Operand {
-        let Operand::Value(value) = *operand else { return self.scalar(operand, part) };
-        if let Some(pattern) = self.known(operand, ty).pattern().filter(|pattern| !pattern.loose) {
-            let (first, offset) = (self.scalar(operand, part), pattern.offsets.at(lane));
-            return match ty {
-                _ if offset == 0 => first,
-                Type::Int(bits) => {
-                    let offset = Const::int(*bits, i128::from(offset));
-                    self.b.binary(BinaryOp::Add, "", ty, first, offset).into()
-                }
-                _ => self.b.gep(Type::I8, first, Const::int(64, i128::from(offset))).into(),
-            };
-        }
-        let source = self.source;
-        if let Some(inst) = source.definition(value).filter(|_| depth > 0)
-            && source.uniform.home(value) == Some(self.block)
-            && let Op::Binary {
-                op: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Or | BinaryOp::Shl,
-                ty: Type::Int(_),
-                ..
-            }
-            | Op::Cast { op: CastOp::SExt | CastOp::ZExt | CastOp::Trunc, .. }
-            | Op::Gep { .. } = &inst.op
-        {
-            let mut op = inst.op.clone();
-            op.map_operands(|operand| {
-                *operand = match operand {
-                    Operand::Const(c) => source.threadgroup.resolve(c),
-                    Operand::Value(v) => {
-                        self.of_lane(&(*v).into(), source.kernel.function.ty(*v), part, lane, depth - 1)
-                    }
-                };
-            });
-            return self.b.value(ty.clone(), None, op).into();
-        }
-        let vector = self.vector(operand, ty, part);
-        self.extract(vector, ty, i32_const(lane).into())
     }
 
     /// Vectors of `width` elements one after the other, and poison behind them up to a power of two. Returns the type and the result.

@@ -48,6 +48,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("cuda", "primitives::convolutions_with_weights_of_f32", "takes weights of the images' type only"),
+    ("metal", "accesses::checked_neighbors_at_edges", NO_LAYER),
     ("metal", "barriers::different_barriers_fault", UNDEFINED),
     ("metal", "barriers::divergent_barrier_refused", UNDEFINED),
     ("metal", "bindings::accesses_of_a_part", NO_LAYER),

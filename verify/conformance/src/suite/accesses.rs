@@ -1,12 +1,12 @@
 //! Strided and interleaved accesses: threads that access several elements at a constant distance from those of their neighbors, with and
-//! without gaps, in place and in reverse; private arrays with constant, uniform and varying indices.
+//! without gaps, in place and in reverse; neighbors, clamped and wrapped around at the edges; private arrays with constant, uniform and varying indices.
 
-use elinvar::{Device, Grid};
+use elinvar::{Device, Grid, Source};
 
 use super::{CaseResult, expect_all, kernel, run};
 
 cases!("accesses": whole_records, records_with_gaps, records_in_place, backwards, vectors_of_vectors, private_arrays,
-    private_tables, private_structs, bytes_at_any_address, wide_indices);
+    private_tables, private_structs, bytes_at_any_address, wide_indices, neighbors_at_edges, checked_neighbors_at_edges);
 
 /// Not a multiple of the threadgroup size, so the last threadgroup has lanes without a thread.
 const THREADS: usize = 200;
@@ -363,5 +363,84 @@ fn private_structs(device: &Device) -> CaseResult {
         sum
     };
     expect_all(&b.to_vec()?, |e| thread(e / 4)[e % 4]);
+    Ok(())
+}
+
+/// Neighbors of each thread, at indices that are clamped to the array or wrapped around, in branches that some lanes take, too.
+const NEIGHBORS: &str = "kernel void neighbors(device const uchar* a, device const ushort* b, device const uint* c, device const ulong* d,
+        device ulong* out, constant uint& n, uint i [[thread_position_in_grid]]) {
+        device ulong* to = out + 10 * i;
+        to[0] = a[i > 0 ? i - 1 : 0];
+        to[1] = b[min(i + 1, n - 1)];
+        to[2] = c[(i + 3) % n];
+        to[3] = d[(i + n - 2) % n];
+        to[4] = c[max(int(i) - 5, 0)] + c[clamp(int(i) + 2, 4, 150)];
+        to[5] = i % 3 == 0 ? c[min(i + 2, n - 1)] : 1000;
+        if (c[i] % 2 == 0) to[6] = d[i == n - 1 ? 0 : i + 1]; else to[6] = b[(i + n - 1) % n];
+        to[7] = c[(i + 30) & 63];
+        ulong sum = 0;
+        for (uint k = 0; k < 4; ++k) sum = sum * 3 + a[min(i + k, n - 1)] + c[(i + n - k) % n];
+        to[8] = sum;
+        to[9] = c[i < 100 ? i + 1 : i - 100];
+    }";
+
+fn neighbors(n: usize) -> [Vec<u64>; 5] {
+    let numbers = |by: u64| (0..n as u64).map(|i| i.wrapping_mul(by) >> 7).collect::<Vec<u64>>();
+    let a: Vec<u64> = numbers(2_654_435_761).iter().map(|x| x & 0xff).collect();
+    let b: Vec<u64> = numbers(40_503_077).iter().map(|x| x & 0xffff).collect();
+    let c: Vec<u64> = numbers(2_246_822_519).iter().map(|x| x & 0xffff_ffff).collect();
+    let d = numbers(0x9e37_79b9_7f4a_7c15);
+    let mut out = Vec::with_capacity(10 * n);
+    for i in 0..n {
+        let wrapped = |add: usize| (i + add) % n;
+        let sum = (0..4).fold(0_u64, |sum, k| {
+            sum.wrapping_mul(3).wrapping_add(a[(i + k).min(n - 1)]).wrapping_add(c[wrapped(n - k)])
+        });
+        // Sums of two `uint` wrap.
+        let clamped = (c[i.saturating_sub(5)] + c[(i + 2).clamp(4, 150)]) & 0xffff_ffff;
+        let even = if c[i] % 2 == 0 { d[wrapped(1)] } else { b[wrapped(n - 1)] };
+        out.extend([
+            a[i.saturating_sub(1)],
+            b[(i + 1).min(n - 1)],
+            c[wrapped(3)],
+            d[wrapped(n - 2)],
+            clamped,
+            if i % 3 == 0 { c[(i + 2).min(n - 1)] } else { 1000 },
+            even,
+            c[(i + 30) & 63],
+            sum,
+            c[if i < 100 { i + 1 } else { i - 100 }],
+        ]);
+    }
+    [a, b, c, d, out]
+}
+
+fn neighbors_at_edges(device: &Device) -> CaseResult {
+    let kernel = kernel(device, "neighbors", NEIGHBORS)?;
+    for (n, group) in [(THREADS, GROUP), (151, 32), (1024, 256)] {
+        let [a, b, c, d, expected] = neighbors(n);
+        let a = device.buffer_with_data(&a.iter().map(|x| *x as u8).collect::<Vec<_>>())?;
+        let b = device.buffer_with_data(&b.iter().map(|x| *x as u16).collect::<Vec<_>>())?;
+        let c = device.buffer_with_data(&c.iter().map(|x| *x as u32).collect::<Vec<_>>())?;
+        let (d, mut out) = (device.buffer_with_data(&d)?, device.buffer::<u64>(10 * n)?);
+        run(device, &kernel, Grid::threads(n).group(group), (&a, &b, &c, &d, &mut out, n as u32))?;
+        expect_all(&out.to_vec()?, |i| expected[i]);
+    }
+    Ok(())
+}
+
+/// The same with bounds checks, of which none fails.
+fn checked_neighbors_at_edges(device: &Device) -> CaseResult {
+    let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{NEIGHBORS}");
+    let kernel = device.compile(Source::named("neighbors.metal", text))?.checked_kernel("neighbors")?;
+    let n = THREADS;
+    let [a, b, c, d, expected] = neighbors(n);
+    let a = device.buffer_with_data(&a.iter().map(|x| *x as u8).collect::<Vec<_>>())?;
+    let b = device.buffer_with_data(&b.iter().map(|x| *x as u16).collect::<Vec<_>>())?;
+    let c = device.buffer_with_data(&c.iter().map(|x| *x as u32).collect::<Vec<_>>())?;
+    let (d, mut out) = (device.buffer_with_data(&d)?, device.buffer::<u64>(10 * n)?);
+    let args = (&a, &b, &c, &d, &mut out, n as u32);
+    kernel.launch(&device.stream()?, Grid::threads(n).group(GROUP), args)?.wait()?;
+    expect_all(&out.to_vec()?, |i| expected[i]);
     Ok(())
 }

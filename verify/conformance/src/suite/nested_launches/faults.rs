@@ -299,20 +299,19 @@ fn random_launches(device: &Device) -> CaseResult {
     const LAUNCHES: usize = 24;
     const ROW: usize = 100;
     let body = "
-        struct Entry { uint kernel_index, offset, threads, group, way, unused[3]; };
         kernel void add(device uint* x [[buffer(0)]], constant uint& by [[buffer(1)]], uint i [[thread_position_in_grid]],
                         uint n [[threads_per_grid]]) { x[i] += by * n; }
         kernel void scale(device uint* x [[buffer(0)]], constant uint& by [[buffer(1)]], uint i [[thread_position_in_grid]],
                           uint g [[threadgroup_position_in_grid]]) { x[i] = x[i] * 3 + by + g; }
-        kernel void parent(device elinvar::launch_queue& queue, device uint* x, device const Entry* table, uint i [[thread_position_in_grid]]) {
-            Entry e = table[i];
+        kernel void parent(device elinvar::launch_queue& queue, device uint* x, device const uint* table, uint i [[thread_position_in_grid]]) {
+            uint kernel_index = table[5 * i], offset = table[5 * i + 1], threads = table[5 * i + 2], group = table[5 * i + 3], way = table[5 * i + 4];
             elinvar::launch next(queue);
-            next.set_kernel(e.kernel_index);
-            next.set_buffer(x + e.offset, 0);
+            next.set_kernel(kernel_index);
+            next.set_buffer(x + offset, 0);
             next.set_value(i + 1, 1);
-            if (e.way == 1) next.dispatch_threads(e.threads, e.group);
-            if (e.way == 2) next.dispatch_threadgroups(e.threads, e.group);
-            if (e.way == 3) { next.dispatch_threads(7, 7); next.dispatch_threads(uint3(e.threads, 1, 1), uint3(1, e.group, 1)); }
+            if (way == 1) next.dispatch_threads(threads, group);
+            if (way == 2) next.dispatch_threadgroups(threads, group);
+            if (way == 3) { next.dispatch_threads(7, 7); next.dispatch_threads(uint3(threads, 1, 1), uint3(1, group, 1)); }
         }";
     let [parent, add, scale] = kernels(device, body, ["parent", "add", "scale"])?;
     let mut queue = LaunchQueue::new(device, LAUNCHES as u32, 1, &[&add, &scale])?;
@@ -325,8 +324,8 @@ fn random_launches(device: &Device) -> CaseResult {
     let mut x = device.buffer::<u32>(LAUNCHES * ROW)?;
     for round in 0..40 {
         let first: Vec<u32> = (0..LAUNCHES * ROW).map(|i| (i * 7 + round) as u32).collect();
-        let (mut expected, mut table) = (first.clone(), vec![0_u32; LAUNCHES * 8]);
-        for (i, entry) in table.chunks_mut(8).enumerate() {
+        let (mut expected, mut table) = (first.clone(), vec![0_u32; LAUNCHES * 5]);
+        for (i, entry) in table.chunks_mut(5).enumerate() {
             let (way, kernel_index, group) = (below(4), below(2), 1 + below(20));
             let threads = [0, 1, 5, 64, 100][below(5)];
             // By threadgroups, the row bounds their number.
@@ -342,12 +341,12 @@ fn random_launches(device: &Device) -> CaseResult {
                 };
             }
             let words = [kernel_index, i * ROW, count, group, way].map(|word| word as u32);
-            entry[..5].copy_from_slice(&words);
+            entry.copy_from_slice(&words);
         }
         // One entry of every other round becomes invalid.
         let wrong = (round % 2 == 1).then(|| below(LAUNCHES));
         if let Some(wrong) = wrong {
-            let entry = &mut table[wrong * 8..][..8];
+            let entry = &mut table[wrong * 5..][..5];
             (entry[2], entry[4]) = (4, 1 + below(2) as u32);
             match below(5) {
                 0 => entry[0] = 2 + below(1000) as u32,

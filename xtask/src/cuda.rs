@@ -1,8 +1,8 @@
 //! `cargo xtask cuda`: translates published CUDA C++ and compiles the results.
 //!
 //! The corpus is files of packages of crates.io and PyPI, downloaded, never committed; nothing of the packages runs. Each translation is
-//! checked by the front end, and IR is generated for its first kernel, with `--all` for every kernel. One that does not compile, or has a warning about address spaces, is a
-//! failure; kernels that are refused are counted by reason.
+//! checked by the front end, and IR is generated for its first kernel, with `--all` for every kernel. One that does not compile, or has a warning about address
+//! spaces, is a failure; kernels that are refused are counted by reason. Host code is skipped, and templates without an instance get one of `float` and 1.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,39 +13,61 @@ use elinvar_driver::Source;
 use elinvar_msl::{Program, Toolchain};
 use elinvar_translate::CudaOptions;
 
-/// A package: its archive, and folders of headers in it.
+/// A package, and folders of headers in it.
 struct Package {
+    /// Name and version.
     name: &'static str,
-    url: &'static str,
+    /// The part of PyPI's address that is a hash; empty for a package of crates.io.
+    hash: &'static str,
     /// Folders that are searched for headers, below the archive's.
     include: &'static [&'static str],
 }
 
 const PACKAGES: &[Package] = &[
+    Package { name: "candle-kernels-0.9.1", hash: "", include: &["src"] },
+    Package { name: "dfdx-0.13.0", hash: "", include: &["src/tensor_ops/utilities"] },
+    Package { name: "cudarc-0.17.3", hash: "", include: &[] },
+    Package { name: "cust-0.3.2", hash: "", include: &[] },
+    Package { name: "rustacuda-0.1.3", hash: "", include: &[] },
+    Package { name: "tract-cuda-0.23.9", hash: "", include: &[] },
+    Package { name: "mistralrs-core-0.8.1", hash: "", include: &[] },
+    Package { name: "mistralrs-paged-attn-0.8.1", hash: "", include: &[] },
+    Package { name: "mistralrs-quant-0.8.1", hash: "", include: &[] },
+    Package { name: "risc0-sys-5.0.0-rc.1", hash: "", include: &["cxx", "kernels/zkp/cuda"] },
     Package {
-        name: "candle-kernels-0.9.1",
-        url: "https://static.crates.io/crates/candle-kernels/candle-kernels-0.9.1.crate",
-        include: &["src"],
+        name: "gsplat-1.5.3",
+        hash: "6d/94/a0963873708223385ac926112dc3e40ab08297784ac53d95309b4cb5a801",
+        include: &["gsplat/cuda/include"],
     },
     Package {
-        name: "dfdx-0.13.0",
-        url: "https://static.crates.io/crates/dfdx/dfdx-0.13.0.crate",
-        include: &["src/tensor_ops/utilities"],
-    },
-    Package {
-        name: "cudarc-0.17.3",
-        url: "https://static.crates.io/crates/cudarc/cudarc-0.17.3.crate",
+        name: "torch_scatter-2.1.2",
+        hash: "f5/ab/2a44ecac0f891dd0d765fc59ac8d277c6283a31907626560e72685df2ed6",
         include: &[],
     },
     Package {
-        name: "cust-0.3.2",
-        url: "https://static.crates.io/crates/cust/cust-0.3.2.crate",
+        name: "torch_cluster-1.6.3",
+        hash: "54/31/e7f7a28253cd907404eb652607613b35779140b326d15d0636511b7b9438",
         include: &[],
     },
     Package {
-        name: "rustacuda-0.1.3",
-        url: "https://static.crates.io/crates/rustacuda/rustacuda-0.1.3.crate",
+        name: "torch_sparse-0.6.18",
+        hash: "42/e2/cddf10a8e32a0b214918943e6173672c8ec11000e69c36dad8e6b141cb60",
         include: &[],
+    },
+    Package {
+        name: "auto_gptq-0.7.1",
+        hash: "90/e5/b22697903982284fe284568fb2663a2196694a8eee637f5cf4ccfe435a38",
+        include: &[],
+    },
+    Package {
+        name: "nerfacc-0.5.3",
+        hash: "8a/c3/36c5bf9a77580b4cb2ecac8d41037cc6b5051f91a6c4eaa8d189c50dcbf3",
+        include: &[],
+    },
+    Package {
+        name: "mmcv-2.2.0",
+        hash: "e9/a2/57a733e7e84985a8a0e3101dfb8170fc9db92435c16afad253069ae3f9df",
+        include: &["mmcv/ops/csrc/common/cuda", "mmcv/ops/csrc/common"],
     },
 ];
 
@@ -54,6 +76,8 @@ const PACKAGES: &[Package] = &[
 struct Outcome {
     kernels: usize,
     refused: usize,
+    /// Templates without an instance.
+    templates: usize,
     reasons: Vec<String>,
     failure: Option<String>,
 }
@@ -70,7 +94,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let mut failures = 0;
     let mut total = Outcome::default();
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    println!("{:<28} {:>5} {:>10} {:>7}", "package", "files", "translated", "refused");
+    println!("{:<28} {:>5} {:>10} {:>7} {:>9}", "package", "files", "translated", "refused", "templates");
     for package in PACKAGES {
         let folder = fetch(&root.join("corpora/cuda"), package)?;
         let mut files = Vec::new();
@@ -86,9 +110,17 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
             }
             sum.kernels += outcome.kernels;
             sum.refused += outcome.refused;
+            sum.templates += outcome.templates;
             outcome.reasons.iter().for_each(|reason| *reasons.entry(reason.clone()).or_default() += 1);
         }
-        println!("{:<28} {:>5} {:>10} {:>7}", package.name, files.len(), sum.kernels, sum.refused);
+        println!(
+            "{:<28} {:>5} {:>10} {:>7} {:>9}",
+            package.name,
+            files.len(),
+            sum.kernels,
+            sum.refused,
+            sum.templates
+        );
         total.kernels += sum.kernels;
         total.refused += sum.refused;
     }
@@ -113,12 +145,24 @@ fn attempt(
 ) -> Result<(), String> {
     let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
     let mut source = Source::named(file.display().to_string(), String::from_utf8_lossy(&bytes));
-    source = source.include_dir(file.parent().unwrap_or(folder)).include_dir(folder);
+    for parent in file.ancestors().skip(1).take_while(|parent| parent.starts_with(folder)) {
+        source = source.include_dir(parent);
+    }
     for include in package.include {
         source = source.include_dir(folder.join(include));
     }
-    let translation = elinvar_translate::cuda(toolchain, &source, &CudaOptions::default());
-    let translation = translation.map_err(|error| error.to_string())?;
+    let translate = |instances: Vec<String>| {
+        let options = CudaOptions { skip_host: true, instances, ..CudaOptions::default() };
+        elinvar_translate::cuda(toolchain, &source, &options)
+    };
+    let mut translation = translate(Vec::new()).map_err(|error| error.to_string())?;
+    // Instances with `float` and 1, where these are arguments of the template.
+    let is_valid = |instance: &String| translate(vec![instance.clone()]).is_ok();
+    let instances: Vec<String> = translation.templates.iter().filter(|one| is_valid(one)).cloned().collect();
+    outcome.templates = translation.templates.len() - instances.len();
+    if !instances.is_empty() {
+        translation = translate(instances).map_err(|error| error.to_string())?;
+    }
     outcome.refused = translation.refused.len();
     outcome.reasons = translation.errors.into_iter().map(|error| error.message).collect();
     if translation.kernels.is_empty() {
@@ -126,7 +170,9 @@ fn attempt(
     }
     let msl = Source::named("translation.metal", translation.msl).check_spaces();
     let program = Program::compile(toolchain, &msl).map_err(|error| error.to_string())?;
-    if let Some(warning) = program.warnings().first() {
+    // A cast in the original may drop `const`, as in C++.
+    if let Some(warning) = program.warnings().iter().find(|warning| !warning.message.contains("drops const"))
+    {
         return Err(warning.to_string());
     }
     for kernel in &translation.kernels {
@@ -163,7 +209,19 @@ fn fetch(corpora: &Path, package: &Package) -> Result<PathBuf> {
     }
     std::fs::create_dir_all(corpora)?;
     let partial = tempfile::Builder::new().prefix("elinvar-").tempdir_in(corpora)?;
-    let script = format!("curl -sSfL --retry 2 {} | tar xz", package.url);
+    let name = package.name;
+    let url = match package.hash {
+        "" => {
+            // The version begins with the first digit behind a hyphen.
+            let version = name
+                .match_indices('-')
+                .find(|(at, _)| name[at + 1..].starts_with(|c: char| c.is_ascii_digit()));
+            let own = version.map_or(name, |(at, _)| &name[..at]);
+            format!("https://static.crates.io/crates/{own}/{name}.crate")
+        }
+        hash => format!("https://files.pythonhosted.org/packages/{hash}/{name}.tar.gz"),
+    };
+    let script = format!("curl -sSfL --retry 2 {url} | tar xz");
     let status = Command::new("sh")
         .args(["-ec", &script])
         .current_dir(partial.path())

@@ -543,3 +543,49 @@ __global__ void fold(const u64 *in, u64 *out) {
     ];
     assert_eq!(out.to_vec().expect("results"), expected);
 }
+
+#[test]
+fn types_of_classes_in_their_member_functions() {
+    let text = "
+template <class Acc> struct Sum {
+    using acc_t = Acc;
+    static __device__ acc_t identity() { return acc_t(0); }
+    static __device__ acc_t combine(acc_t a, acc_t b) { return a + b; }
+};
+template <class Acc> struct Most {
+    using acc_t = Acc;
+    static __device__ acc_t identity() { return -__builtin_inff(); }
+    static __device__ acc_t combine(acc_t a, acc_t b) { return a > b ? a : b; }
+};
+struct Item { int x; };
+template <class T> struct Boxed {
+    using value_t = T;
+    value_t item;
+    __device__ value_t get() const { return item; }
+};
+template <template <class> class Op, class T> __global__ void reduce(const T *in, T *out, int n) {
+    using acc_t = typename Op<T>::acc_t;
+    acc_t all = Op<T>::identity();
+    for (int i = 0; i < n; i++) all = Op<T>::combine(all, in[i]);
+    Boxed<Item> boxed;
+    boxed.item.x = 3;
+    out[threadIdx.x] = all + (T)boxed.get().x;
+}
+template __global__ void reduce<Sum, float>(const float *, float *, int);
+template __global__ void reduce<Sum, int>(const int *, int *, int);
+template __global__ void reduce<Most, float>(const float *, float *, int);
+";
+    let translation = translated(text, &CudaOptions::default());
+    let names: Vec<&str> = translation.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    let program = program(text);
+    let values = [3.0f32, -7.0, 12.5, 4.0];
+    let input = program.buffer(&values);
+    let whole = program.buffer(&[3i32, -7, 12, 4]);
+    let (mut float, mut int) = (program.buffer(&[0.0f32]), program.buffer(&[0i32]));
+    program.run(names[0], (1, 1, 1), 1, (&input, &mut float, 4i32));
+    assert_eq!(float.to_vec().expect("results"), [15.5]);
+    program.run(names[1], (1, 1, 1), 1, (&whole, &mut int, 4i32));
+    assert_eq!(int.to_vec().expect("results"), [15]);
+    program.run(names[2], (1, 1, 1), 1, (&input, &mut float, 4i32));
+    assert_eq!(float.to_vec().expect("results"), [15.5]);
+}

@@ -99,6 +99,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("__powf", "fast::pow({0}, {1})"),
     ("__elinvar_sqrt_half", "sqrt({0})"),
     ("__builtin_assume", "(void)0"),
+    ("__builtin_unreachable", "(void)0"),
     ("__builtin_expect", "{0}"),
     ("isnan", "isnan({0})"),
     ("isinf", "isinf({0})"),

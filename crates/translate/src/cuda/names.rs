@@ -361,10 +361,13 @@ impl<'a> Names<'a> {
         if Scalar::named(name).is_some() || name.starts_with('(') {
             return None;
         }
-        let member = self.inside.borrow().last().and_then(|id| {
-            let path = format!("{}::{name}", self.records.get(id)?.name);
+        // The class's own name is not looked up in the class.
+        let record = self.inside.borrow_mut().pop();
+        let member = record.and_then(|id| {
+            let path = format!("{}::{name}", self.records.get(&id)?.name);
             self.aliases.get(&self.key(&path))
         });
+        self.inside.borrow_mut().extend(record);
         if let Some(found) = member.filter(|found| *found != name) {
             return Some(found.clone());
         }

@@ -71,7 +71,12 @@ fn mark_block(
             }
             _ => {}
         }
-        if let Some(line) = lines.of(span) {
+        let line = match &statement {
+            // What it evaluates, whose spans begin where its own may not.
+            Statement::Emit(range) => range.clone().find_map(|handle| lines.of(expressions.get_span(handle))),
+            _ => None,
+        };
+        if let Some(line) = line.or_else(|| lines.of(span)) {
             let value = expressions.append(Expression::Literal(Literal::U32(line)), Span::UNDEFINED);
             marked.push(Statement::Store { pointer, value }, span);
         }
@@ -132,6 +137,9 @@ fn stored(row: &str) -> Option<u32> {
 
 /// The name of the function whose declaration begins in a row: not indented, and with parameters behind the name.
 fn function_name(row: &str) -> Option<&str> {
+    if let Some((_, name)) = row.split_once("kernel void ") {
+        return name.strip_suffix('(');
+    }
     let is_declaration = row.starts_with(|c: char| c.is_ascii_alphabetic()) && !row.ends_with(';');
     let (before, _) = row.split_once('(').filter(|_| is_declaration)?;
     before.rsplit(' ').next()

@@ -398,7 +398,7 @@ fn neighbors(n: usize) -> [Vec<u64>; 5] {
         });
         // Sums of two `uint` wrap.
         let clamped = (c[i.saturating_sub(5)] + c[(i + 2).clamp(4, 150)]) & 0xffff_ffff;
-        let even = if c[i] % 2 == 0 { d[wrapped(1)] } else { b[wrapped(n - 1)] };
+        let even = if c[i].is_multiple_of(2) { d[wrapped(1)] } else { b[wrapped(n - 1)] };
         out.extend([
             a[i.saturating_sub(1)],
             b[(i + 1).min(n - 1)],

@@ -1,4 +1,4 @@
-//! Exponential functions, as compiled: within a unit in the last place of the exact value, also where results are subnormal, and the same
+//! Exponential functions, as compiled: within 1.02 units in the last place of the exact value (`exp10`: 1.21), also where results are subnormal, and the same
 //! bits on every processor and for every vector width. AVX-512 scales by a power of two in one instruction, other code in two products.
 //!
 //! The test program is its own child process, for a processor and a number of lanes from the environment.
@@ -34,7 +34,7 @@ const fn same(text: &'static str) -> Function {
 const FUNCTIONS: [Function; 9] = [
     of("exp(x)", f64::exp, 1.02, [-104.0, 88.8]),
     of("exp2(x)", f64::exp2, 1.02, [-150.1, 128.1]),
-    of("exp10(x)", |x| 10f64.powf(x), 1.2, [-45.2, 38.6]),
+    of("exp10(x)", |x| 10f64.powf(x), 1.21, [-45.2, 38.6]),
     of("fast::exp(x)", f64::exp, 1.02, [-104.0, 88.8]),
     of("fast::exp2(x)", f64::exp2, 1.02, [-150.1, 128.1]),
     same("sinh(x)"),

@@ -90,7 +90,7 @@ impl Function {
 fn sample() -> Vec<u32> {
     let mut inputs: Vec<u32> = (0..1_u64 << 32).step_by(STEP as usize).map(|bits| bits as u32).collect();
     let ends =
-        [88.72284, 128.0, 38.53184, -87.33655, -126.0, -37.92978, -103.97208, -149.0, -150.0, -45.15450];
+        [88.72284, 128.0, 38.53184, -87.33655, -126.0, -37.92978, -103.97208, -149.0, -150.0, -45.1545];
     let ends = ends.into_iter().map(f32::to_bits);
     let powers = (0..=0x1ff_u32).map(|power| power << 23);
     for end in powers.chain(ends) {

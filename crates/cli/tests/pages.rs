@@ -73,7 +73,10 @@ fn fits(patterns: &[String], lines: &[&str]) -> bool {
 
 /// Runs a step in `folder`; returns a description of the failure, if any.
 fn run(step: &Step, folder: &Path) -> Option<String> {
-    let words: Vec<&str> = step.command.split_whitespace().collect();
+    // A word in single quotes has no space.
+    let unquoted =
+        |word| str::strip_prefix(word, '\'').and_then(|word| word.strip_suffix('\'')).unwrap_or(word);
+    let words: Vec<&str> = step.command.split_whitespace().map(unquoted).collect();
     match &words[..] {
         ["cat", file] => {
             std::fs::write(folder.join(file), step.output.join("\n") + "\n").expect("a written file");

@@ -164,9 +164,12 @@ fn products_of_several_tiles_are_one_instruction() {
     let count = |text: &Ptx, of: &str| text.text.matches(of).count();
     assert_eq!((count(&made, "mma.sync"), count(&made, "shfl.sync")), (1, 4), "{}", made.text);
     // What asks for the order of lanes keeps them in theirs.
-    let ordered = ptx(&tiles("z[0].thread_elements()[0] = simd_shuffle(z[0].thread_elements()[0], 3);"));
+    let ordered = ptx(&tiles("z[0].thread_elements()[0] = simd_any(z[0].thread_elements()[0] > 3.0f);"));
     expect(&ordered, &["m16n8k8"], &["m16n8k16"]);
     assert_eq!(count(&ordered, "mma.sync"), 4, "{}", ordered.text);
+    // A shuffle finds its lane where it is.
+    let shuffled = ptx(&tiles("z[0].thread_elements()[0] = simd_shuffle(z[0].thread_elements()[0], 3);"));
+    expect(&shuffled, &["m16n8k16"], &["m16n8k8"]);
 }
 
 #[test]

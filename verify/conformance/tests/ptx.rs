@@ -31,7 +31,6 @@ const WITHOUT_KERNELS: &[&str] = &[
     "callbacks::waits_in_a_waker_that_the_host_calls",
     "constants::listed",
     "constants::refused",
-    "constants::variants_are_measured",
     "errors::captures",
     "errors::double_in_source",
     "errors::missing_entry_point",

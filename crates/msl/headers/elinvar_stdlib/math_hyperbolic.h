@@ -7,7 +7,9 @@ ELINVAR_INLINE float sinh(float x) {
     float a = magnitude(x), z = a * a;
     float p = polynomial(z, 0x1.756cb4p-19f, 0x1.a022bap-13f, 0x1.1110ep-7f, 0x1.555556p-3f);
     float half = exp_shifted(a, -1);
-    return with_sign(a < 1.0f ? fma(a * z, p, a) : half - 0.25f / half, x);
+    // A selection of variables is no branch.
+    float small = fma(a * z, p, a), large = half - 0.25f / half;
+    return with_sign(a < 1.0f ? small : large, x);
 }
 ELINVAR_INLINE float cosh(float x) {
     float half = exp_shifted(magnitude(x), -1);
@@ -17,8 +19,8 @@ ELINVAR_INLINE float tanh(float x) {
     float a = magnitude(x), z = a * a;
     float p = polynomial(z, 0x1.189a92p-9f, -0x1.0bfc66p-7f, 0x1.639406p-6f, -0x1.b9f046p-5f, 0x1.111076p-3f,
                          -0x1.555554p-2f);
-    float large = 1.0f - 2.0f / (exp(a + a) + 1.0f);
-    return with_sign(a < 0.625f ? fma(a * z, p, a) : large, x);
+    float small = fma(a * z, p, a), large = 1.0f - 2.0f / (exp(a + a) + 1.0f);
+    return with_sign(a < 0.625f ? small : large, x);
 }
 
 // From 2^13 on, asinh and acosh are log(2 x).

@@ -351,8 +351,7 @@ impl Writer {
             12 => format!("(({ty})({}))", self.literal(ty.element())),
             _ => match self.below(3) {
                 0 => format!("(({ty})(~{}))", self.expression(ty, depth)),
-                // PoCL's `abs` of the most negative number is undefined; half of it is not.
-                1 if ty.is_signed() => format!("as_{ty}(abs({} / ({ty})(2)))", self.expression(ty, depth)),
+                1 if ty.is_signed() => format!("as_{ty}(abs({}))", self.expression(ty, depth)),
                 // Of signed integers it overflows in PoCL.
                 _ => format!(
                     "as_{ty}(abs_diff({}, {}))",

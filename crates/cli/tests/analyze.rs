@@ -147,8 +147,7 @@ fn occupancy_by_size() {
     // On a CPU: at least the threadgroup memory, and lanes of a level's vectors.
     let text = "kernel void turn(device float* x, uint i [[thread_position_in_threadgroup]]) {
         threadgroup float t[1024]; t[i] = x[i]; threadgroup_barrier(mem_flags::mem_threadgroup); x[i] = t[1023 - i]; }";
-    let turn =
-        folder.write("turn.metal", &format!("#include <metal_stdlib>\nusing namespace metal;\n{text}"));
+    let turn = folder.write("turn.metal", format!("#include <metal_stdlib>\nusing namespace metal;\n{text}"));
     let json = elinvar(&["analyze", &turn, "--json", "--occupancy", "cpu:x86-64-v3"]).json();
     let found = &kernel(&json)["occupancy"];
     assert_eq!(found["registers_from"], "unused");

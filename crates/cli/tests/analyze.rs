@@ -161,6 +161,14 @@ fn occupancy_by_size() {
         (&json!(8), &json!(1.0), &json!("core"))
     );
     assert!(sizes.iter().all(|size| size["scratch_bytes"].as_u64() >= Some(4096)), "{sizes:?}");
+    // Threadgroup memory that is kept across grid barriers counts once.
+    let text = "kernel void turn(device float* x, uint i [[thread_position_in_threadgroup]]) {
+        threadgroup float t[1024]; t[i] = x[i]; elinvar::grid_barrier(); x[i] = t[i]; }";
+    let head = "#include <metal_stdlib>\n#include <elinvar/grid>\nusing namespace metal;\n";
+    let turn = folder.write("turn_grid.metal", format!("{head}{text}"));
+    let json = elinvar(&["analyze", &turn, "--json", "--occupancy", "cpu:x86-64-v3"]).json();
+    let one = kernel(&json)["occupancy"]["sizes"][0]["scratch_bytes"].as_u64().expect("bytes");
+    assert!((4096..6144).contains(&one), "{one}");
     let text = analyze(&["--occupancy", "cpu"]);
     text.expect(0, &[]);
     assert!(text.stdout.contains("scratch bytes") && text.stdout.contains("lanes used"), "{}", text.stdout);

@@ -262,8 +262,13 @@ fn of_cpu(
     let target = level.map_or_else(elinvar_native::Target::from_env, elinvar_native::Target::of)?;
     let caches = if level.is_none() { caches() } else { None };
     // Threads that exchange values are in vectors of a whole simdgroup.
-    let exchanges = analysis.signature().code.is_some_and(|code| code.simdgroup);
-    let lanes = if exchanges { 32 } else { target.lanes() };
+    let code = analysis.signature().code.unwrap_or_default();
+    let lanes = if code.simdgroup { 32 } else { target.lanes() };
+    // Static threadgroup memory is among the live bytes of a kernel with grid barriers.
+    let threadgroup_bytes = match code.grid_barriers {
+        0 => threadgroup_bytes,
+        _ => threadgroup_bytes.saturating_sub(code.threadgroup_memory),
+    };
     let compiler = elinvar_native::Compiler::new(user_cache(), source, target)?;
     let most = max_threads(analysis.signature());
     let sizes = [1, 2, 4, 8, 16].into_iter().chain([32, 64, 96, 128, 192, 256, 384, 512, 768, 1024]);

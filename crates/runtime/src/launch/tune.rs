@@ -197,12 +197,13 @@ impl Kernel {
         let best = match known {
             Some((group, ns)) => Measured { group: Dim3::from(group), ns },
             None => {
-                let args = args.into_args();
-                let kept = Kept::new(stream, &args)?;
                 // Kernels with grid barriers can be tuned too.
                 let grid = |size: &Dim3| Grid::threads(threads).group(*size).cooperative();
                 let runs = sizes.iter().enumerate();
-                let runs = runs.map(|(index, size)| Run::new(index, self.clone(), grid(size))).collect();
+                let runs = runs.map(|(index, size)| Run::new(index, self.clone(), grid(size)));
+                let runs = runs.collect::<Result<_>>()?;
+                let args = args.into_args();
+                let kept = Kept::new(stream, &args)?;
                 // SAFETY: the caller vouches for launches with any size.
                 let measured = unsafe { fastest(stream, runs, &args) };
                 kept.restore(stream)?;
@@ -235,16 +236,17 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(index: usize, kernel: Kernel, grid: Grid) -> Self {
-        Self { index, kernel, grid, ns: u64::MAX }
+    /// A launch with optimized code.
+    pub(crate) fn new(index: usize, kernel: Kernel, grid: Grid) -> Result<Self> {
+        if let Some(size) = grid.resolve(&kernel)? {
+            kernel.pipeline.optimize(size.group)?;
+        }
+        Ok(Self { index, kernel, grid, ns: u64::MAX })
     }
 
-    /// Launches it once, with optimized code, and returns its duration.
+    /// Launches it once, and returns its duration.
     #[allow(unsafe_code)] // launches
     pub(crate) unsafe fn once(&self, stream: &Stream, args: &[Arg]) -> Result<u64> {
-        if let Some(size) = self.grid.resolve(&self.kernel)? {
-            self.kernel.pipeline.optimize(size.group)?;
-        }
         let profile = stream.profile(1, |command_buffer| {
             // SAFETY: the caller vouches for the launch.
             unsafe { command_buffer.launch(&self.kernel, self.grid.clone(), args) }

@@ -140,7 +140,7 @@ impl Library {
             let mut runs = Vec::new();
             let mut refused: Option<Error> = None;
             for (index, constants) in list.iter().enumerate() {
-                let run = specialized(constants).map(|kernel| Run::new(index, kernel, grid(constants)));
+                let run = specialized(constants).and_then(|kernel| Run::new(index, kernel, grid(constants)));
                 // SAFETY: the caller vouches for a launch of each variant.
                 match run.and_then(|run| unsafe { run.once(stream, &args) }.map(|_| run)) {
                     Ok(run) => runs.push(run),

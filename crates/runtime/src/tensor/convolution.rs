@@ -219,7 +219,7 @@ impl Convolution {
         steps: &mut Steps,
     ) -> Result<()> {
         let (x, weights) = (operands.inputs[0], operands.inputs[1]);
-        let is_cpu = steps.device().caps().limits.vector_bits.is_some();
+        let is_cpu = steps.is_cpu();
         let widens = is_cpu || x.data_type != weights.data_type;
         let data_type = if widens { DataType::F32 } else { x.data_type };
         let mut geometry = self.geometry(shape, operands)?;

@@ -349,7 +349,7 @@ const MOST_MATRICES: usize = 1 << 16;
 
 /// Launches the copy by tiles if the innermost axes of source and target differ; returns whether it did.
 fn transpose(source: &TensorRef<'_>, target: &TensorRef<'_>, steps: &mut Steps) -> Result<bool> {
-    let is_cpu = steps.device().caps().limits.vector_bits.is_some();
+    let is_cpu = steps.is_cpu();
     // Tiles hold floats, which are exact for all types but `i32`, or, on a CPU, elements of one type as they are.
     let is_exact = |view: &TensorRef<'_>| view.data_type != DataType::I32;
     let is_exact = is_exact(source) && is_exact(target) || is_cpu && source.data_type == target.data_type;

@@ -403,7 +403,7 @@ impl Product {
 
     /// Adds the launches of a product, by an algorithm that is asked for or by the best one.
     pub(crate) fn add_steps(self, epilogue: Epilogue, wanted: Option<&str>, steps: &mut Steps) -> Result<()> {
-        let is_cpu = steps.device().caps().limits.vector_bits.is_some();
+        let is_cpu = steps.is_cpu();
         let product = self;
         let batches = product.batch.count();
         let asked = wanted.is_some();

@@ -232,6 +232,11 @@ impl Steps {
         &self.device
     }
 
+    /// Whether the device is a CPU, which has vector registers.
+    pub(crate) fn is_cpu(&self) -> bool {
+        self.device.caps().limits.vector_bits.is_some()
+    }
+
     fn expect_wanted(&self, operation: &str) -> Result<()> {
         match self.wanted {
             Some(wanted) if wanted != self.algorithm => Err(Error::unsupported(format!(

@@ -337,7 +337,7 @@ impl Operate for Softmax {
             rows: rows.count() as u64,
         };
         // On a GPU, simdgroups of a threadgroup share columns, of which there are too few for all units.
-        let is_cpu = steps.device().caps().limits.vector_bits.is_some();
+        let is_cpu = steps.is_cpu();
         let [few, many] = COLUMN_PARTS;
         let parts = match columns && !is_cpu && count >= 4 * few {
             true if count > few * MOST_HELD && count <= many * MOST_HELD => many,

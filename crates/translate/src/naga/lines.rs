@@ -20,18 +20,10 @@ pub(super) fn mark(module: &mut Module, source: &str) -> Functions {
     let uint = Type { name: None, inner: TypeInner::Scalar(Scalar::U32) };
     let uint = module.types.insert(uint, Span::UNDEFINED);
     let mut functions = Vec::new();
-    let mut marked: Vec<(Function, Span)> = Vec::new();
-    for (handle, function) in module.functions.iter() {
-        let span = module.functions.get_span(handle);
-        functions.push((function.name.clone().unwrap_or_default(), lines.of(span)));
-        marked.push((function.clone(), span));
+    for (_, function, span) in module.functions.iter_mut_span() {
+        functions.push((function.name.clone().unwrap_or_default(), lines.of(*span)));
+        mark_function(function, uint, &lines);
     }
-    let mut arena = Arena::new();
-    for (mut function, span) in marked {
-        mark_function(&mut function, uint, &lines);
-        arena.append(function, span);
-    }
-    module.functions = arena;
     for entry in &mut module.entry_points {
         mark_function(&mut entry.function, uint, &lines);
         functions.push((entry.name.clone(), lines.declaration(&entry.name)));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ::naga::back::msl;
 use ::naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use ::naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use ::naga::valid::{Capabilities, ValidationFlags, Validator};
 use ::naga::{AddressSpace, GlobalVariable, Module, ShaderStage, TypeInner};
 use elinvar_driver::{Diagnostic, Source};
 
@@ -62,7 +62,7 @@ pub fn shader(source: &Source, language: Language) -> Result<Translation> {
             })?
         }
     };
-    let info = Validator::new(ValidationFlags::all(), capabilities()).validate(&module).map_err(|error| {
+    Validator::new(ValidationFlags::all(), capabilities()).validate(&module).map_err(|error| {
         let at = error.location(text);
         let mut message = error.as_inner().to_string();
         let mut cause = std::error::Error::source(error.as_inner());
@@ -72,7 +72,7 @@ pub fn shader(source: &Source, language: Language) -> Result<Translation> {
         }
         invalid(at.map_or(0, |at| at.line_number), at.map_or(0, |at| at.line_position), message)
     })?;
-    write(&module, &info, Some((name, text))).map_err(|message| invalid(0, 0, message))
+    write(module, Some((name, text))).map_err(|message| invalid(0, 0, message))
 }
 
 /// Translates a SPIR-V module.
@@ -83,9 +83,9 @@ pub fn spirv(name: &str, bytes: &[u8]) -> Result<Translation> {
     let invalid = |message: String| Error::Compile(vec![Diagnostic::error(name, 0, 0, message)]);
     let module = ::naga::front::spv::parse_u8_slice(bytes, &::naga::front::spv::Options::default());
     let module = module.map_err(|error| invalid(error.to_string()))?;
-    let info = Validator::new(ValidationFlags::all(), capabilities()).validate(&module);
-    let info = info.map_err(|error| invalid(error.as_inner().to_string()))?;
-    write(&module, &info, None).map_err(invalid)
+    let valid = Validator::new(ValidationFlags::all(), capabilities()).validate(&module);
+    valid.map_err(|error| invalid(error.as_inner().to_string()))?;
+    write(module, None).map_err(invalid)
 }
 
 /// What a module may use: what Metal has for compute without textures.
@@ -109,8 +109,8 @@ fn is_runtime_sized(module: &Module, variable: &GlobalVariable) -> bool {
     }
 }
 
-/// Writes a module. `source` is the name and text of the file that its places are in.
-fn write(module: &Module, info: &ModuleInfo, source: Option<(&str, &str)>) -> Result<Translation, String> {
+/// Writes the compute entry points of a module. `source` is the name and text of the file that its places are in.
+fn write(mut module: Module, source: Option<(&str, &str)>) -> Result<Translation, String> {
     let mut bound: Vec<&GlobalVariable> = Vec::new();
     for (_, variable) in module.global_variables.iter() {
         match (variable.space, variable.binding) {
@@ -133,17 +133,21 @@ fn write(module: &Module, info: &ModuleInfo, source: Option<(&str, &str)>) -> Re
         resources.resources.insert(binding, target);
     }
     let next = u8::try_from(bound.len()).unwrap_or(MAX_BUFFERS);
-    let has_sizes = bound.iter().any(|variable| is_runtime_sized(module, variable));
+    let has_sizes = bound.iter().any(|variable| is_runtime_sized(&module, variable));
     resources.sizes_buffer = has_sizes.then_some(next);
     resources.immediates_buffer = Some(next + u8::from(has_sizes));
-    let compute = || module.entry_points.iter().filter(|entry| entry.stage == ShaderStage::Compute);
-    if compute().next().is_none() {
+    module.entry_points.retain(|entry| entry.stage == ShaderStage::Compute);
+    if module.entry_points.is_empty() {
         return Err("there is no compute entry point".into());
     }
     let policy = BoundsCheckPolicy::ReadZeroSkipWrite;
     let options = msl::Options {
         lang_version: (2, 4),
-        per_entry_point_map: compute().map(|entry| (entry.name.clone(), resources.clone())).collect(),
+        per_entry_point_map: module
+            .entry_points
+            .iter()
+            .map(|entry| (entry.name.clone(), resources.clone()))
+            .collect(),
         fake_missing_bindings: false,
         bounds_check_policies: BoundsCheckPolicies {
             index: policy,
@@ -154,12 +158,10 @@ fn write(module: &Module, info: &ModuleInfo, source: Option<(&str, &str)>) -> Re
         force_loop_bounding: false,
         ..msl::Options::default()
     };
-    let mut module = without_other_stages(module);
     let functions = source.map(|(_, text)| lines::mark(&mut module, text));
     let mut validator = Validator::new(ValidationFlags::all(), capabilities());
-    let info_again = validator.validate(&module).map_err(|error| error.as_inner().to_string())?;
-    let _whole = info;
-    let written = msl::write_string(&module, &info_again, &options, &msl::PipelineOptions::default());
+    let info = validator.validate(&module).map_err(|error| error.as_inner().to_string())?;
+    let written = msl::write_string(&module, &info, &options, &msl::PipelineOptions::default());
     let (text, names) = written.map_err(|error| error.to_string())?;
     let mut renamed = BTreeSet::new();
     let mut kernels = Vec::new();
@@ -193,13 +195,6 @@ fn write(module: &Module, info: &ModuleInfo, source: Option<(&str, &str)>) -> Re
         templates: Vec::new(),
         host: None,
     })
-}
-
-/// The module with its compute entry points only.
-fn without_other_stages(module: &Module) -> Module {
-    let mut module = module.clone();
-    module.entry_points.retain(|entry| entry.stage == ShaderStage::Compute);
-    module
 }
 
 /// The parameters of a kernel that naga has written, one a line.

@@ -143,6 +143,14 @@ fn doctor_proves_that_devices_compute_and_says_what_is_missing() {
             computed.filter(|kernel| kernel["elements"].is_u64()).map(|kernel| &kernel["name"]).collect();
         assert_eq!(names, kernels, "{device}");
     }
+    // Without a GPU: why there is none, and what one needs.
+    if json["devices"].as_array().expect("devices").iter().all(|device| device["kind"] != "cuda") {
+        let why = json["absent"]["cuda"].as_str().expect("a reason");
+        assert!(why.contains("NVIDIA driver") && said.contains(&format!("cuda  none\n  {why}")), "{said}");
+        if why.contains("`libcuda` cannot be loaded") {
+            assert!(why.ends_with("; an NVIDIA GPU needs NVIDIA's driver for CUDA 12.0 or later"), "{why}");
+        }
+    }
 }
 
 #[test]

@@ -25,7 +25,9 @@ check() {
     npm install --silent --no-fund --no-audit @grafana/schema@13.2.3 typescript@7.0.2
     {
         echo 'import type { Dashboard } from "@grafana/schema";'
-        echo 'export const dashboard: Dashboard ='
+        # JSON has the values of enumerations as text.
+        echo 'type Json<T> = T extends string ? `${T}` : T extends (infer E)[] ? Json<E>[] : T extends object ? { [K in keyof T]: Json<T[K]> } : T;'
+        echo 'export const dashboard: Json<Dashboard> ='
         cat "$monitoring/grafana-dashboard.json"
         echo ';'
     } >dashboard.ts

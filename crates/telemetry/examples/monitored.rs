@@ -190,7 +190,7 @@ fn lookups(device: &Device, clock: &Clock) -> Result<()> {
     let mut count = 0_usize;
     clock.repeat(|now| {
         count += 1;
-        let is_wrong = count % if now % 100.0 < 60.0 { 40 } else { 9 } == 0;
+        let is_wrong = count.is_multiple_of(if now % 100.0 < 60.0 { 40 } else { 9 });
         index.write(&[if is_wrong { N as u32 } else { 7 }; N])?;
         if gather.launch(&stream, Grid::threads(N), (&table, &index, &mut found))?.wait().is_err() {
             assert!(is_wrong && stream.acknowledge().is_some());
@@ -204,8 +204,8 @@ fn sources(device: &Device, clock: &Clock) -> Result<()> {
     let mut count = 0_u32;
     clock.repeat(|now| {
         count += 1;
-        let version = if count % 4 == 0 { count } else { count % 4 };
-        let body = if count % 7 == 0 { "x[i] = " } else { "x[i] = k;" };
+        let version = if count.is_multiple_of(4) { count } else { count % 4 };
+        let body = if count.is_multiple_of(7) { "x[i] = " } else { "x[i] = k;" };
         let text = format!("constant uint k = {version}; kernel void constant_k(device uint* x, uint i [[thread_position_in_grid]]) {{ {body} }}");
         let compiled = device.compile(Source::msl(text)).and_then(|library| library.kernel("constant_k"));
         assert!(compiled.is_ok() == body.ends_with(';'));

@@ -143,6 +143,11 @@ fn doctor_proves_that_devices_compute_and_says_what_is_missing() {
             computed.filter(|kernel| kernel["elements"].is_u64()).map(|kernel| &kernel["name"]).collect();
         assert_eq!(names, kernels, "{device}");
     }
+    // Without a GPU: why there is none, and what one needs.
+    if let Some(why) = json["absent"]["cuda"].as_str() {
+        assert!(said.contains(&format!("cuda  none\n  {why}")), "{said}");
+        assert!(!why.contains("libcuda") || why.ends_with("driver for CUDA 12.0 or later"), "{why}");
+    }
 }
 
 #[test]

@@ -161,7 +161,10 @@ pub(crate) fn api() -> Result<&'static Api, String> {
 fn open() -> Result<Api, String> {
     // SAFETY: loading the library runs its initializers, as intended.
     if !unsafe { sys::is_culib_present() } {
-        return Err("there is no NVIDIA driver: its library `libcuda` cannot be loaded".into());
+        return Err(format!(
+            "there is no NVIDIA driver: its library `libcuda` cannot be loaded; an NVIDIA GPU needs NVIDIA's driver for CUDA {} or later",
+            Version(OLDEST)
+        ));
     }
     let api = Api::load()?;
     // SAFETY: no flags are defined.

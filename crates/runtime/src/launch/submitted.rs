@@ -82,8 +82,8 @@ impl OnCompleted for Submitted {
         }
         device.counters().submission(&held.commands, submitted_ns, &result);
         named.iter().flatten().for_each(|counters| counters.add(&result));
-        if let (Some(sample), Ok(timing)) = (notes.and_then(|notes| notes.sample()), &result) {
-            device.counters().sampled_launches(sample, &held.commands, *timing);
+        if let Some(sample) = notes.and_then(|notes| notes.sample()) {
+            device.counters().sampled_launches(sample, &held.commands, result.as_ref().ok().copied());
         }
         event::ended(span, &device, &held.commands, &result);
         drop(registration);
@@ -96,7 +96,10 @@ impl OnCompleted for Submitted {
     }
 
     fn dropped(self: Arc<Self>) {
-        let Some(Pending { promise, registration, held, .. }) = self.take() else { return };
+        let Some(Pending { promise, registration, notes, device, held, .. }) = self.take() else { return };
+        if let Some(sample) = notes.and_then(|notes| notes.sample()) {
+            device.counters().sampled_launches(sample, &held.commands, None);
+        }
         drop(registration);
         held.release(None);
         drop(promise);

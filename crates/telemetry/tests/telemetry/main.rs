@@ -33,6 +33,7 @@ const CASES: &[(&str, fn())] = &[
     ),
     ("report::work_of_launches_is_in_the_report", report::work_of_launches_is_in_the_report),
     ("report::hostile_names_stay_data", report::hostile_names_stay_data),
+    ("prometheus::the_dashboard_queries_what_is_listed", prometheus::the_dashboard_queries_what_is_listed),
     ("otlp::metrics_are_the_snapshot", otlp::metrics_are_the_snapshot),
     ("otlp::an_absent_collector_is_no_failure", otlp::an_absent_collector_is_no_failure),
 ];

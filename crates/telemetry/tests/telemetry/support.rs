@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use elinvar::{Args, Buffer, Completion, Device, Grid, Kernel, Source, Stream};
+use elinvar::{Args, Buffer, Completion, Device, Graph, Grid, Kernel, Source, Stream};
 use elinvar_cache::Cache;
 use elinvar_driver::Driver as _;
 use elinvar_driver_cpu::CpuDriver;
@@ -66,16 +66,22 @@ pub fn get(url: &str) -> Result<String, String> {
     response.body_mut().read_to_string().map_err(|error| error.to_string())
 }
 
-/// Launches, copies and a failure, and the device that did it: something in most metrics.
+/// Launches, copies, a graph and a failure, and the device that did it: something in most metrics.
 pub fn busy_device(kernel_name: &str) -> Device {
     let device = device();
     device.sample_launches(Some(std::time::Duration::ZERO));
-    let (triple, stream) = (kernel(&device, kernel_name), device.stream().unwrap());
+    let (triple, stream) = (kernel(&device, kernel_name), device.stream().unwrap().named("busy"));
     let mut x = device.buffer_with_data(&[1_u32; 1000]).unwrap();
     let mut y = device.buffer::<u32>(1000).unwrap();
     (0..7).for_each(|_| drop(launch(&triple, &stream, &mut x)));
     stream.copy(&x, &mut y).unwrap().wait().unwrap();
     assert_eq!(y.to_vec().unwrap(), [3_u32.pow(7); 1000]);
+    let graph = Graph::capture(&stream, |commands| commands.copy(&x, &mut y)).unwrap();
+    let mut plan = graph.plan().unwrap();
+    plan.set_name("copy");
+    // SAFETY: a copy needs nothing.
+    #[allow(unsafe_code)]
+    unsafe { plan.run(&stream) }.unwrap().wait().unwrap();
     let text = "kernel void out(device uint* x, uint i [[thread_position_in_grid]]) { x[i] = 1; }";
     let checked = device.compile(Source::msl(text)).unwrap().checked_kernel("out").unwrap();
     assert!(checked.launch(&stream, Grid::threads(1001), (&mut x,)).unwrap().wait().is_err());

@@ -131,6 +131,53 @@ fn sampled_launches_are_measured_one_by_one() {
     assert_eq!(metrics.count("elinvar.kernel.launches", &["twice"]), 2 * 8);
 }
 
+/// Each submission of a graph has its turn, also if the program waits for each run; and each of several that are in flight is measured if asked for.
+#[test]
+fn kernels_of_graphs_are_measured() {
+    let device = device();
+    let ([twice, other], stream) = (kernels(&device), device.stream().unwrap());
+    let mut x = device.buffer_with_data(&[1_u32; N]).unwrap();
+    let mut y = device.buffer_with_data(&[1_u32; N]).unwrap();
+    let mut graph = Graph::new();
+    graph.fill(&mut x, 1).unwrap();
+    graph.fill(&mut y, 1).unwrap();
+    // SAFETY: each thread accesses its own element.
+    #[allow(unsafe_code)]
+    unsafe {
+        graph.launch(&twice, Grid::threads(N), (&mut x,)).unwrap();
+        graph.launch(&other, Grid::threads(N), (&mut y,)).unwrap();
+    }
+    let mut plan = graph.plan().unwrap();
+    assert!(plan.stats().submissions > 2, "{:?}", plan.stats());
+    device.sample_launches(Some(Duration::from_micros(1)));
+    let begin = std::time::Instant::now();
+    loop {
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe { plan.run(&stream) }.unwrap().wait().unwrap();
+        let metrics = device.metrics();
+        let samples = ["twice", "other"].map(|kernel| metrics.count("elinvar.kernel.duration", &[kernel]));
+        if samples.iter().all(|count| *count > 0) {
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{samples:?}");
+    }
+    device.sample_launches(Some(Duration::ZERO));
+    let count = || device.metrics().count("elinvar.kernel.duration", &["twice"]);
+    let before = count();
+    for _ in 0..20 {
+        let mut commands = stream.command_buffer();
+        for _ in 0..2 {
+            // SAFETY: as above.
+            #[allow(unsafe_code)]
+            unsafe { commands.launch(&twice, Grid::threads(N), (&mut x,)) }.unwrap();
+        }
+        commands.submit().unwrap();
+    }
+    stream.synchronize().unwrap();
+    assert_eq!(count() - before, 2 * 20);
+}
+
 #[test]
 fn streams_at_the_same_time_lose_no_count() {
     let device = device();

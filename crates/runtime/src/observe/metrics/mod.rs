@@ -191,7 +191,7 @@ impl Counters {
         let ns = timing.end_ns.saturating_sub(timing.start_ns);
         self.submission_duration.record(ns);
         self.queue_time.record(timing.start_ns.saturating_sub(submitted_ns));
-        self.sampling.ended(timing);
+        self.sampling.ended(timing, || self.submissions.of("ok"));
         if let [Command::Dispatch(dispatch)] = commands {
             self.kernel(&dispatch.pipeline, |kernel| {
                 kernel.launches.fetch_add(1, Ordering::Relaxed);

@@ -2,9 +2,11 @@
 //!
 //! Timestamps between the launches of every submission would cost more than a launch of a small kernel. A sampled submission is recorded
 //! as by a trace with [`TraceDetail::Launches`](crate::TraceDetail::Launches), and its times are added to histograms. The next one is
-//! chosen when a submission ends, by the time that its completion has anyway, so that the others read no clock for it.
+//! chosen when a submission ends, by the time that its completion has anyway, so that the others read no clock for it. It is a random one
+//! of those that follow: a program that waits for the end of a graph of several submissions would otherwise have samples of the first only.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use elinvar_driver::sync::Mutex;
@@ -19,8 +21,12 @@ use crate::observe::trace::{LaunchTimes, Noted};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Least time between two samples, as a multiple of the duration of the last submission: even if the timestamps double it, that is 1 %.
 const SHARE: u64 = 100;
+/// The next sample is one of this many submissions, or of as many as there were since the last sample.
+const CHOICE: u64 = 16;
 /// Sampling is off.
 const OFF: u64 = u64::MAX;
+/// [`Sampling::due`] if each submission is sampled.
+const EACH: u32 = u32::MAX;
 
 /// Names of the host's phases.
 const PHASES: [&str; 6] = ["bind", "size", "record", "commit", "submit", "release"];
@@ -46,12 +52,14 @@ pub(crate) enum Phase {
 pub(super) struct Sampling {
     /// Nanoseconds between two samples.
     interval: AtomicU64,
-    /// Whether the next submission is one.
-    is_due: AtomicBool,
-    /// The device's time from which a submission that ends makes it due.
+    /// Which of the submissions that begin is the next sample: 1 for the first, 0 if none is due.
+    due: AtomicU32,
+    /// The device's time from which a submission that ends makes one due.
     next: AtomicU64,
-    /// Device times of the sample that the device has, and its number.
-    pending: Mutex<Option<(u64, Box<LaunchTimes>)>>,
+    /// Number of submissions that had ended when the last sample became due.
+    count: AtomicU64,
+    /// Device times of the samples that the device has, by their numbers.
+    pending: Mutex<HashMap<u64, Box<LaunchTimes>>>,
     phases: [Recorder; PHASES.len()],
 }
 
@@ -59,8 +67,9 @@ impl Default for Sampling {
     fn default() -> Self {
         Self {
             interval: AtomicU64::new(nanoseconds(INTERVAL)),
-            is_due: AtomicBool::default(),
+            due: AtomicU32::default(),
             next: AtomicU64::default(),
+            count: AtomicU64::default(),
             pending: Mutex::default(),
             phases: Default::default(),
         }
@@ -72,32 +81,43 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 impl Sampling {
-    /// Whether a submission that begins is a sample; the next one is not.
+    /// Whether a submission that begins is a sample.
     #[inline]
     pub(super) fn take(&self) -> bool {
-        self.is_due.load(Ordering::Relaxed) && self.is_due.swap(false, Ordering::Relaxed)
+        match self.due.load(Ordering::Relaxed) {
+            0 => false,
+            EACH => true,
+            _ => {
+                let less = |due: u32| (due != EACH).then(|| due.checked_sub(1)).flatten();
+                self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) == Ok(1)
+            }
+        }
     }
 
-    /// A submission has ended.
-    pub(super) fn ended(&self, timing: &Timing) {
+    /// A submission has ended; `count` have so far.
+    pub(super) fn ended(&self, timing: &Timing, count: impl FnOnce() -> u64) {
         if timing.end_ns < self.next.load(Ordering::Relaxed) {
             return;
         }
         let interval = self.interval.load(Ordering::Relaxed);
-        if interval == OFF {
+        if interval == 0 || interval == OFF {
             return;
         }
         let took = timing.end_ns.saturating_sub(timing.start_ns);
-        // An interval of zero is asked for: each submission, whatever it costs.
-        let pause = if interval == 0 { 0 } else { interval.max(took.saturating_mul(SHARE)) };
+        let pause = interval.max(took.saturating_mul(SHARE));
         self.next.store(timing.end_ns.saturating_add(pause), Ordering::Relaxed);
-        self.is_due.store(true, Ordering::Relaxed);
+        let count = count();
+        let since = count.saturating_sub(self.count.swap(count, Ordering::Relaxed));
+        // Fibonacci hashing of the time.
+        let random = timing.end_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let due = 1 + random % since.clamp(1, CHOICE);
+        self.due.store(due as u32, Ordering::Relaxed);
     }
 
     fn set(&self, interval: u64) {
         self.interval.store(interval, Ordering::Relaxed);
-        self.next.store(if interval == OFF { OFF } else { 0 }, Ordering::Relaxed);
-        self.is_due.store(interval == 0, Ordering::Relaxed);
+        self.next.store(if interval == 0 || interval == OFF { OFF } else { 0 }, Ordering::Relaxed);
+        self.due.store(if interval == 0 { EACH } else { 0 }, Ordering::Relaxed);
     }
 
     pub(super) fn phase(&self, phase: Phase, ns: u64) {
@@ -122,14 +142,14 @@ impl Counters {
                 self.sampling.phase(phase, ns);
             }
             if let Some((submission, times)) = noted.into_times() {
-                *self.sampling.pending.lock() = Some((submission, times));
+                self.sampling.pending.lock().insert(submission, times);
             }
         }
     }
 
     /// A command buffer that was to be a sample is not submitted.
     pub(crate) fn return_sample(&self) {
-        self.sampling.is_due.store(true, Ordering::Relaxed);
+        let _others = self.sampling.due.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Adds the time that the driver took to accept a sampled submission.
@@ -137,10 +157,10 @@ impl Counters {
         self.sampling.phase(Phase::Submit, ns);
     }
 
-    /// Adds the device's times of the launches of a sampled submission, the one with this number, which has succeeded.
-    pub(crate) fn sampled_launches(&self, submission: u64, commands: &[Command], timing: Timing) {
-        let pending = self.sampling.pending.lock().take_if(|(number, _)| *number == submission);
-        let Some((_, times)) = pending else { return };
+    /// The sampled submission with this number has ended: adds the device's times of its launches if it has succeeded.
+    pub(crate) fn sampled_launches(&self, submission: u64, commands: &[Command], timing: Option<Timing>) {
+        let pending = self.sampling.pending.lock().remove(&submission);
+        let (Some(times), Some(timing)) = (pending, timing) else { return };
         for (command, [begin, end]) in times.of_work(commands, timing) {
             if let (Command::Dispatch(dispatch), Some(begin), Some(end)) = (command, begin, end) {
                 self.kernel(&dispatch.pipeline, |kernel| kernel.duration.record(end.saturating_sub(begin)));
@@ -162,14 +182,16 @@ impl Device {
 mod tests {
     use super::*;
 
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Whether a submission that begins behind the end of another is a sample; only one has ended since the last sample.
     fn ended(sampling: &Sampling, start_ns: u64, end_ns: u64) -> bool {
-        sampling.ended(&Timing { start_ns, end_ns });
+        sampling.ended(&Timing { start_ns, end_ns }, || sampling.count.load(Ordering::Relaxed) + 1);
         sampling.take()
     }
 
     #[test]
     fn samples_are_an_interval_apart() {
-        const SECOND: u64 = 1_000_000_000;
         let sampling = Sampling::default();
         assert!(!sampling.take());
         assert!(ended(&sampling, 0, 10));
@@ -183,14 +205,27 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_is_one_of_those_that_follow() {
+        let sampling = Sampling::default();
+        let mut seen = [0; CHOICE as usize + 1];
+        for second in 1..1000 {
+            let begin = second * SECOND;
+            sampling.ended(&Timing { start_ns: begin, end_ns: begin + 1 + second % 7 }, || 100 * second);
+            let position = (1..).find(|_| sampling.take()).unwrap();
+            assert!(!(0..100).any(|_| sampling.take()));
+            seen[position] += 1;
+        }
+        assert!(seen[0] == 0 && seen[1..].iter().all(|times| (30..100).contains(times)), "{seen:?}");
+    }
+
+    #[test]
     fn each_or_none_is_sampled() {
         let sampling = Sampling::default();
         sampling.set(0);
-        assert!(sampling.take());
-        assert!(ended(&sampling, 0, 1 << 40));
-        assert!(ended(&sampling, 1 << 40, 1 << 41));
+        assert!(sampling.take() && sampling.take());
+        assert!(ended(&sampling, 0, 1 << 40) && sampling.take());
         sampling.set(OFF);
         assert!(!sampling.take());
-        assert!(!ended(&sampling, 0, u64::MAX));
+        assert!(!ended(&sampling, 0, u64::MAX - 1));
     }
 }

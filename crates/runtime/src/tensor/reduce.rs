@@ -9,7 +9,7 @@ use crate::tensor::operation::{
     Operands, Operate, expect_float, expect_shape, fail, named_axes, reduced_shape,
 };
 use crate::tensor::plan::{StepArg, Steps};
-use crate::tensor::rows::{Rows, step_class};
+use crate::tensor::rows::{Rows, SIMDGROUP, step_class};
 use crate::tensor::view::Dims;
 
 /// What elements are reduced to.
@@ -290,6 +290,8 @@ const COLUMN_PARTS: [usize; 2] = [16, 32];
 const COLUMNS: [usize; 2] = [64, 256];
 /// Elements of a row or column that a thread can hold in registers on a GPU.
 const MOST_HELD: usize = 32;
+/// Exponentials of a row that a thread can keep in private memory on a CPU.
+const MOST_KEPT: usize = 1024;
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -298,6 +300,8 @@ struct SoftmaxSize {
     steps: [u64; 2],
     kept_steps: [u64; 2],
     rows: u64,
+    /// Consecutive rows of a simdgroup on a CPU.
+    together: u64,
 }
 
 impl Operate for Softmax {
@@ -330,11 +334,14 @@ impl Operate for Softmax {
         let (count, axis_steps, _) = rows.reduced.split_inner();
         let (_, kept_steps, kept_outer) = rows.kept.split_inner();
         let pair = |steps: &Dims| [steps[0] as u64, steps[1] as u64];
+        let units = steps.device().caps().limits.compute_units as usize;
+        let together = rows.together(units);
         let size = SoftmaxSize {
             count: count as u64,
             steps: pair(&axis_steps),
             kept_steps: pair(&kept_steps),
             rows: rows.count() as u64,
+            together: together as u64,
         };
         // On a GPU, simdgroups of a threadgroup share columns, of which there are too few for all units.
         let is_cpu = steps.is_cpu();
@@ -345,8 +352,13 @@ impl Operate for Softmax {
             false => 1,
         };
         let threads = if columns { parts } else { rows.threads() };
-        let held = count.div_ceil(threads).next_power_of_two();
-        let held = if is_cpu || held > MOST_HELD { 0 } else { held };
+        let each = count.div_ceil(threads).next_power_of_two();
+        let held = match is_cpu {
+            true if columns || self.logarithm || count > MOST_KEPT * SIMDGROUP => 0,
+            true => MOST_KEPT,
+            false if each > MOST_HELD => 0,
+            false => each,
+        };
         let fits = fits_32_bits([x.extent(), result.extent()]);
         let (kept, along) = if columns { (&kept_outer, &kept_steps) } else { (&rows.kept, &axis_steps) };
         let constants = [
@@ -363,19 +375,22 @@ impl Operate for Softmax {
         let name = match (is_cpu, columns, fits) {
             (true, true, true) => "softmax_blocks_of_columns_32",
             (true, true, false) => "softmax_blocks_of_columns_64",
-            (_, false, true) => "softmax_rows_32",
-            (_, false, false) => "softmax_rows_64",
+            (true, false, true) => "softmax_pipelined_rows_32",
+            (true, false, false) => "softmax_pipelined_rows_64",
+            (false, false, true) => "softmax_rows_32",
+            (false, false, false) => "softmax_rows_64",
             (false, true, true) => "softmax_columns_32",
             (false, true, false) => "softmax_columns_64",
         };
         steps.algorithm = match (columns, held) {
             (true, 0) => "columns",
+            (false, _) if is_cpu => "pipelined rows",
             (false, 0) => "rows",
             (true, _) => "columns in registers",
             (false, _) => "rows in registers",
         };
-        let units = steps.device().caps().limits.compute_units as usize;
         let grid = match (columns, parts) {
+            (false, _) if is_cpu => rows.grid_of_simdgroups(together)?,
             (false, _) => rows.grid(1)?,
             (true, 1) if is_cpu => {
                 // Wide threadgroups access memory in order; each unit should have some.

@@ -18,9 +18,11 @@ pub(crate) struct Rows {
 /// Threads of a threadgroup.
 const GROUP: usize = 256;
 /// Threads of a simdgroup.
-const SIMDGROUP: usize = 32;
+pub(crate) const SIMDGROUP: usize = 32;
 /// Rows of more elements have a whole threadgroup.
 const LONG: usize = 1024;
+/// Most rows of a simdgroup on a CPU.
+const MOST_TOGETHER: usize = 64;
 /// Threadgroups along x.
 const MOST_GROUPS: usize = 1 << 20;
 
@@ -61,17 +63,35 @@ impl Rows {
         if self.are_long() { GROUP } else { SIMDGROUP }
     }
 
+    /// The number of rows, if threads can count them.
+    fn counted(&self) -> Result<usize> {
+        let rows = self.count();
+        match u32::try_from(rows) {
+            Ok(_) => Ok(rows),
+            Err(_) => {
+                Err(Error::unsupported(format!("{rows} rows along the other axes, at most 2³² supported")))
+            }
+        }
+    }
+
     /// The grid of a kernel for rows, of `parts` parts each.
     pub(crate) fn grid(&self, parts: usize) -> Result<Grid> {
-        let rows = self.count();
-        if u32::try_from(rows).is_err() {
-            return Err(Error::unsupported(format!(
-                "{rows} rows along the other axes, at most 2³² supported"
-            )));
-        }
+        let rows = self.counted()?;
         let groups = if self.are_long() { rows } else { rows.div_ceil(GROUP / SIMDGROUP) };
         let x = groups.clamp(1, MOST_GROUPS);
         Ok(Grid::groups((x, parts, groups.div_ceil(x))).group(GROUP))
+    }
+
+    /// Consecutive rows that a simdgroup has on a CPU of `units` compute units, each of which should have several simdgroups.
+    pub(crate) fn together(&self, units: usize) -> usize {
+        (self.count() / (8 * units.max(1))).clamp(1, MOST_TOGETHER)
+    }
+
+    /// The grid of a kernel with threadgroups of one simdgroup, each of which has `together` rows.
+    pub(crate) fn grid_of_simdgroups(&self, together: usize) -> Result<Grid> {
+        let groups = self.counted()?.div_ceil(together);
+        let x = groups.clamp(1, MOST_GROUPS);
+        Ok(Grid::groups((x, 1, groups.div_ceil(x))).group(SIMDGROUP))
     }
 
     /// The grid of a kernel for columns: x is the innermost kept axis.

@@ -12,7 +12,7 @@ use elinvar_ir::{BlockId, Inst, Op, Operand, Type};
 
 use crate::analysis::contiguous_rows::ContiguousRows;
 use crate::analysis::lane_rows::{LaneRows, RowsOfValues};
-use crate::analysis::linear_address::{self, Root};
+use crate::analysis::linear_address::{self, Modulus, Root};
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::{Offsets, Shape};
 use crate::kernel::Kernel;
@@ -229,7 +229,12 @@ impl Finder<'_> {
             return None;
         }
         let definition = |value| self.uniform.definition(self.kernel, value).map(|inst| &inst.op);
-        let (root, offset) = linear_address::decompose(self.module, definition, address.value()?)?;
+        let decompose =
+            |modulus| linear_address::decompose(self.module, definition, address.value()?, modulus);
+        // All members are executed, hence within one object.
+        let (root, offset) = decompose(Modulus::Bits32)
+            .filter(|(root, _)| self.kernel.bound_of(&root.base) <= FARTHEST_IN_ROW)
+            .or_else(|| decompose(Modulus::Bits64))?;
         if offset.unsigned_abs() >= FARTHEST {
             return None;
         }

@@ -17,7 +17,7 @@ use super::lane_bits::{BITS, LaneBits};
 use super::library::{Body, PREFIX};
 use super::matrix_product::{self, Step};
 use super::simdgroup;
-use crate::analysis::linear_address::{self, Root};
+use crate::analysis::linear_address::{self, Modulus, Root};
 use crate::support::builder::call as call_of;
 use crate::support::ir::callee_name;
 
@@ -346,7 +346,8 @@ fn rows(
 ) -> Option<(Rows, (Root, i64))> {
     let sums = [bits.of(&first.op)?, bits.of(&second.op)?];
     let definition = |value| definitions.get(&value);
-    let address = |pointer: &Typed| linear_address::decompose(module, definition, pointer.op.value()?);
+    let address =
+        |pointer: &Typed| linear_address::decompose(module, definition, pointer.op.value()?, Modulus::Bits64);
     let (here, next) = (address(first)?, address(second)?);
     if here.0 != next.0 || sums[0].bits != sums[1].bits || !sums[0].shared {
         return None;

@@ -8,6 +8,7 @@ pub(crate) mod hoist_invariant_loads;
 pub(crate) mod if_convert;
 pub(crate) mod legalize_division;
 pub(crate) mod lower_bfloat;
+pub(crate) mod lower_disjoint;
 pub(crate) mod lower_fast_math;
 pub(crate) mod lower_half;
 pub(crate) mod lower_intrinsics;

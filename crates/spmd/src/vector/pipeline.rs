@@ -19,8 +19,8 @@ use crate::support::declarations::declared;
 use crate::transform::bounds::{self, Checks, freeze};
 use crate::transform::{
     bfloat_as_i16, converge_barriers, fix_irreducible, hoist_invariant_loads, if_convert, legalize_division,
-    lower_bfloat, lower_fast_math, lower_half, lower_intrinsics, lower_logging, lower_scale, mem2reg,
-    promote_copies, scalarize,
+    lower_bfloat, lower_disjoint, lower_fast_math, lower_half, lower_intrinsics, lower_logging, lower_scale,
+    mem2reg, promote_copies, scalarize,
 };
 use crate::{ENTRY, Error, Options, Target, log_calls, tensor_products};
 
@@ -29,7 +29,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
     #[allow(clippy::type_complexity)] // the columns of one table
-    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 26] = [
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 27] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (
             "allowlist",
@@ -60,6 +60,16 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
             promote_copies,
             "allowlist",
             "no private variable of up to 512 bytes that is only copied, in aligned words",
+        ),
+        (
+            "lower-disjoint",
+            Thread,
+            Thread,
+            ControlFlow,
+            always,
+            lower_disjoint,
+            "allowlist",
+            "no `or disjoint`: it is `add`",
         ),
         (
             "freeze",
@@ -436,6 +446,13 @@ fn decline_tensor_products(state: &mut State<'_>) -> Result<(), Error> {
 
 fn promote_copies(state: &mut State<'_>) -> Result<(), Error> {
     if let Some(module) = promote_copies::promote(&state.module) {
+        state.module = Cow::Owned(module);
+    }
+    Ok(())
+}
+
+fn lower_disjoint(state: &mut State<'_>) -> Result<(), Error> {
+    if let Some(module) = lower_disjoint::lower(&state.module) {
         state.module = Cow::Owned(module);
     }
     Ok(())

@@ -23,7 +23,7 @@ use crate::report::median;
 type Row = (&'static str, fn(&Context) -> Result<Measured>);
 
 /// The benchmarks by name.
-pub const ROWS: [Row; 27] = [
+pub const ROWS: [Row; 30] = [
     ("tensor_matmul_f32_small", small),
     ("tensor_matmul_f32_256", |context| matmul(context, 256, Route::Auto)),
     ("tensor_matmul_f32_512", |context| matmul(context, 512, Route::Auto)),
@@ -51,6 +51,9 @@ pub const ROWS: [Row; 27] = [
     ("tensor_batch_norm_inference", |context| batch_norm(context, Statistics::Given)),
     ("tensor_batch_norm_training", |context| batch_norm(context, Statistics::Saved)),
     ("tensor_softmax_rows", |context| softmax(context, [4096, 1024], 1)),
+    ("tensor_softmax_short_rows", |context| softmax(context, [65_536, 256], 1)),
+    ("tensor_softmax_long_rows", |context| softmax(context, [1024, 32_000], 1)),
+    ("tensor_softmax_rows_f16", |context| softmax_of::<f16>(context, [4096, 4096], 1, |_, _, _| Ok(None))),
     ("tensor_softmax_columns", |context| softmax(context, [1024, 4096], 0)),
     ("tensor_attention_f32", attention_of_heads::<f32>),
     ("tensor_attention_f16", attention_of_heads::<f16>),
@@ -495,22 +498,39 @@ fn batch_norm(context: &Context, statistics: Statistics) -> Result<Measured> {
     measure(&stream, &ours, [copy].into_iter().chain(bare).collect(), format!("{shape:?} floats"))
 }
 
-fn softmax(context: &Context, mut shape: [usize; 2], axis: usize) -> Result<Measured> {
+fn softmax(context: &Context, shape: [usize; 2], axis: usize) -> Result<Measured> {
+    softmax_of::<f32>(context, shape, axis, |shape, values, out| {
+        let work = DnnOperation::Softmax { shape: shape.map(|size| size as i32), axis };
+        bare_dnn(&context.device, &work, &[values], out)
+    })
+}
+
+/// Softmax of numbers of a type. `bare` gives a library's baseline for a shape, its values and our result.
+fn softmax_of<T: Number>(
+    context: &Context,
+    mut shape: [usize; 2],
+    axis: usize,
+    bare: impl FnOnce([usize; 2], &[f32], &Buffer<T>) -> Result<Option<Baseline<'static>>>,
+) -> Result<Measured> {
     let (device, stream) = (&context.device, context.device.stream()?);
     if device.kind() != DeviceKind::Cpu {
         // Larger than the caches.
         shape[1 - axis] *= 16;
     }
     let values = numbers(shape[0] * shape[1]);
-    let x = device.buffer_with_data(&values)?;
-    let mut out = device.buffer::<f32>(shape[0] * shape[1])?;
+    let x = device.buffer_with_data(&values.iter().copied().map(T::of).collect::<Vec<_>>())?;
+    let mut out = device.buffer::<T>(shape[0] * shape[1])?;
     let ours = plan(Softmax::new(axis), &[&x.tensor(&shape)?], &mut out.tensor_mut(&shape)?, Route::Auto)?;
     let copy = copy_of(device, &stream, ours.bytes())?;
     stream.tensor_plan(&ours)?.wait()?;
-    let work = DnnOperation::Softmax { shape: shape.map(|size| size as i32), axis };
-    let bare = bare_dnn(device, &work, &[&values], &out)?;
+    let bare = bare(shape, &values, &out)?;
     let baselines = [copy].into_iter().chain(bare).collect();
-    measure(&stream, &ours, baselines, format!("{shape:?} floats along axis {axis}"))
+    measure(
+        &stream,
+        &ours,
+        baselines,
+        format!("{shape:?} numbers of {} along axis {axis}", x.tensor(&shape)?.data_type()),
+    )
 }
 
 fn transpose(context: &Context) -> Result<Measured> {

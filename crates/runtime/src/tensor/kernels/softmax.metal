@@ -1,7 +1,7 @@
 // Softmax along one axis, with the maximum subtracted, so that no exponential overflows.
 //
 // `softmax_rows` has a simdgroup or a threadgroup for each row along the axis; `softmax_columns` has a thread, or one in each simdgroup of a
-// threadgroup, for tensors that are contiguous along another axis. `softmax_blocks_of_columns` is for CPUs.
+// threadgroup, for tensors that are contiguous along another axis. `softmax_pipelined_rows` and `softmax_blocks_of_columns` are for CPUs.
 
 constant bool LOGARITHM [[function_constant(0)]];
 constant uint TYPE_OUT [[function_constant(1)]];
@@ -16,7 +16,8 @@ constant bool WIDE [[function_constant(6)]];
 // Number of threads that share a column: 1, or that of the simdgroups of a threadgroup.
 constant uint PARTS [[function_constant(7)]];
 constant constexpr uint MOST_PARTS = 32;
-// Number of elements that a thread keeps in registers, so that memory is read once; 0 for none.
+// Number of elements that a thread keeps in registers, so that memory is read once, or up to which a CPU's thread keeps the exponentials
+// in private memory; 0 for none.
 constant uint HELD [[function_constant(8)]];
 constant constexpr uint MOST_HELD = 32;
 
@@ -27,6 +28,8 @@ struct SoftmaxSize {
     ulong count, in_step, out_step;
     ulong kept_in_step, kept_out_step;
     ulong rows;
+    // Of `softmax_pipelined_rows`: consecutive rows of a simdgroup.
+    ulong together;
 };
 
 // Combines the values of the threads of a row.
@@ -172,7 +175,7 @@ template <typename I>
     softmax(in, out, offsets[0], offsets[1], I(size.in_step), I(size.out_step), first, I(PARTS), I(size.count), fold);
 }
 
-// The elements of a column.
+// The elements of a row or column.
 template <typename I>
 struct Line {
     device const uchar* in;
@@ -184,6 +187,148 @@ struct Line {
     void keep(I i, float value) const { store(out, out_at + i * out_step, F32, value); }
     void set(I i, float value) const { store(out, out_at + i * out_step, TYPE_OUT, value); }
 };
+
+// Rows on a CPU, as a software pipeline: a simdgroup has several rows, and while it computes the exponentials of one, it stores the results
+// of the one before, and looks for the maximum of the next one. So the processor computes while it waits for memory, which is read and
+// written once: a row stays in the caches meanwhile. The exponentials are kept in private memory, those of long rows in the result if it is
+// of floats; otherwise they are computed twice.
+constant constexpr uint MOST_KEPT = 1024;
+// Numbers of which the maximum is found independently.
+constant constexpr uint MAXIMA = 4;
+
+// The larger number. A NaN is left out, and found by the sum of the exponentials.
+struct LargerNumber {
+    float operator()(float x, float most) const { return x > most ? x : most; }
+};
+
+template <typename I>
+inline float most_of_row(Line<I> line, I count, I lane)
+{
+    float most[MAXIMA];
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < MAXIMA; ++k) {
+        most[k] = -INFINITY;
+    }
+    I i = lane;
+#pragma clang loop unroll(disable)
+    for (I whole = count / (MAXIMA * SIMD); whole > 0; --whole) {
+#pragma clang loop unroll(full)
+        for (uint k = 0; k < MAXIMA; ++k) {
+            most[k] = LargerNumber()(line.x(i + k * SIMD), most[k]);
+        }
+        i += MAXIMA * SIMD;
+    }
+#pragma clang loop unroll(disable)
+    for (; i < count; i += SIMD) {
+        most[0] = LargerNumber()(line.x(i), most[0]);
+    }
+    float low = LargerNumber()(most[0], most[1]), high = LargerNumber()(most[2], most[3]);
+    return fold_simd(LargerNumber()(low, high), LargerNumber());
+}
+
+// What the result of an element is computed from: the row's maximum, and the reciprocal or the logarithm of its sum.
+struct Scale {
+    float most, by, less;
+};
+
+// The result of the thread's k-th element, i of the row.
+template <typename I>
+inline void scale_element(Line<I> line, I i, I k, Scale scale, const thread float* kept)
+{
+    if (LOGARITHM) {
+        line.set(i, line.x(i) - scale.most - scale.less);
+    } else if (HELD > 0) {
+        line.set(i, kept[k] * scale.by);
+    } else {
+        line.set(i, (KEEPS ? line.kept(i) : exp(line.x(i) - scale.most)) * scale.by);
+    }
+}
+
+// The rows in the pipeline, and the sums so far.
+template <typename I>
+struct Pipeline {
+    Line<I> before, now, next;
+    bool has_before;
+    Scale scale;
+    float most, sum, next_most;
+
+    void advance(I i, I k, thread float* kept)
+    {
+        if (has_before) {
+            scale_element(before, i, k, scale, kept);
+        }
+        float e = exp(now.x(i) - most);
+        sum += e;
+        if (HELD > 0) {
+            kept[k] = e;
+        } else if (KEEPS) {
+            now.keep(i, e);
+        }
+        next_most = LargerNumber()(next.x(i), next_most);
+    }
+};
+
+template <typename I>
+inline Line<I> line_of_row(device const uchar* in, device uchar* out, constant Axes<2>& kept, constant SoftmaxSize& size, I row)
+{
+    I offsets[2] = {0, 0};
+    add_offsets<I, 2>(row, KEPT, kept, offsets);
+    return {in, out, offsets[0], offsets[1], stride_of<I>(STEP_IN, size.in_step), stride_of<I>(STEP_OUT, size.out_step)};
+}
+
+template <typename I>
+[[kernel]] void softmax_pipelined_rows(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
+                                       constant Axes<2>& kept [[buffer(2)]], constant SoftmaxSize& size [[buffer(3)]],
+                                       uint3 group [[threadgroup_position_in_grid]],
+                                       uint3 groups [[threadgroups_per_grid]], uint index [[thread_index_in_simdgroup]])
+{
+    ulong first = (group.x + ulong(groups.x) * group.z) * size.together;
+    if (first >= size.rows) {
+        return;
+    }
+    uint row = uint(first), last = uint(min(first + size.together, size.rows) - 1);
+    I lane = I(index), count = I(size.count), whole = count / SIMD;
+    float exponentials[MOST_KEPT];
+    Pipeline<I> pipeline;
+    pipeline.now = line_of_row(in, out, kept, size, I(row));
+    pipeline.before = pipeline.now;
+    pipeline.has_before = false;
+    pipeline.scale = {0.0f, 1.0f, 0.0f};
+    pipeline.most = most_of_row(pipeline.now, count, lane);
+    for (;; ++row) {
+        // The last row looks at itself once more.
+        pipeline.next = line_of_row(in, out, kept, size, I(min(row + 1, last)));
+        pipeline.sum = 0.0f;
+        pipeline.next_most = -INFINITY;
+        I i = lane;
+#pragma clang loop unroll(disable)
+        for (I k = 0; k < whole; ++k) {
+            pipeline.advance(i, k, exponentials);
+            i += SIMD;
+        }
+        if (i < count) {
+            pipeline.advance(i, whole, exponentials);
+        }
+        float sum = fold_simd(pipeline.sum, Plus());
+        pipeline.scale = {pipeline.most, 1.0f / sum, log(sum)};
+        pipeline.before = pipeline.now;
+        pipeline.has_before = true;
+        if (row == last) {
+            break;
+        }
+        pipeline.most = fold_simd(pipeline.next_most, LargerNumber());
+        pipeline.now = pipeline.next;
+    }
+    I i = lane;
+#pragma clang loop unroll(disable)
+    for (I k = 0; k < whole; ++k) {
+        scale_element(pipeline.before, i, k, pipeline.scale, exponentials);
+        i += SIMD;
+    }
+    if (i < count) {
+        scale_element(pipeline.before, i, whole, pipeline.scale, exponentials);
+    }
+}
 
 // Columns on a CPU: the threads of a threadgroup have a column each and go through blocks of rows together, so that memory is accessed
 // in order. Exponentials are of differences from a number that is less than FAR below all elements so far; a block with a greater one
@@ -272,5 +417,7 @@ SOFTMAX("softmax_rows_32", softmax_rows, uint)
 SOFTMAX("softmax_rows_64", softmax_rows, ulong)
 SOFTMAX("softmax_columns_32", softmax_columns, uint)
 SOFTMAX("softmax_columns_64", softmax_columns, ulong)
+SOFTMAX("softmax_pipelined_rows_32", softmax_pipelined_rows, uint)
+SOFTMAX("softmax_pipelined_rows_64", softmax_pipelined_rows, ulong)
 SOFTMAX("softmax_blocks_of_columns_32", softmax_blocks_of_columns, uint)
 SOFTMAX("softmax_blocks_of_columns_64", softmax_blocks_of_columns, ulong)

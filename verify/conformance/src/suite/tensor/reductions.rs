@@ -6,7 +6,7 @@ use elinvar::tensor::{DataType, Map, Reduce, Reduction, Softmax};
 use super::super::CaseResult;
 use super::{Layout, Near, Random, Stored, UNIT, compute, indices, linear};
 
-cases! { "tensor": reductions, sums_of_integers, random_axes, long_rows, extremes, softmax, softmax_of_any_axis, softmax_of_growing_columns, softmax_of_many_columns, softmax_extremes }
+cases! { "tensor": reductions, sums_of_integers, random_axes, long_rows, extremes, softmax, softmax_of_any_axis, softmax_of_lengths, softmax_of_many_rows, softmax_of_mixed_rows, softmax_of_growing_columns, softmax_of_many_columns, softmax_extremes }
 
 const ALL: [Reduction; 7] = [
     Reduction::Sum,
@@ -209,12 +209,18 @@ pub(super) fn softmax_of(operation: Softmax, values: &[f64], shape: &[usize]) ->
     let groups = groups(values, shape, &[operation.axis]);
     let kept: Vec<usize> =
         shape.iter().enumerate().map(|(axis, size)| if axis == operation.axis { 1 } else { *size }).collect();
+    let sums: Vec<(f64, f64)> = groups
+        .iter()
+        .map(|group| {
+            let most = group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            (most, group.iter().map(|x| (x - most).exp()).sum())
+        })
+        .collect();
+    let count = shape[operation.axis] as f64;
     let element = |(mut of, value): (Vec<usize>, &f64)| {
         of[operation.axis] = 0;
-        let group = &groups[linear(&of, &kept)];
-        let most = group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = group.iter().map(|x| (x - most).exp()).sum();
-        let (shifted, count) = (value - most, group.len() as f64);
+        let (most, sum) = sums[linear(&of, &kept)];
+        let shifted = value - most;
         match operation.logarithm {
             true => Near {
                 value: shifted - sum.ln(),
@@ -222,7 +228,9 @@ pub(super) fn softmax_of(operation: Softmax, values: &[f64], shape: &[usize]) ->
             },
             false => {
                 let value = shifted.exp() / sum;
-                Near { value, error: (count + 20.0 + shifted.abs()) * UNIT * value }
+                // Of minus infinity, exactly 0.
+                let error = if value == 0.0 { 0.0 } else { (count + 20.0 + shifted.abs()) * UNIT * value };
+                Near { value, error }
             }
         }
     };
@@ -275,6 +283,70 @@ fn softmax_of_growing_columns(device: &Device) -> CaseResult {
                 check_softmax(device, Softmax { axis: 0, logarithm }, &(x, values.clone()), out)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Rows of one element, of odd lengths, longer than what is kept of them, and with gaps between their elements.
+fn softmax_of_lengths(device: &Device) -> CaseResult {
+    let mut random = Random::new(18);
+    for (shape, axis) in [
+        (vec![70, 1], 1),
+        (vec![90, 31], 1),
+        (vec![333, 129], 1),
+        (vec![67, 3, 5], 1),
+        (vec![90, 70, 3], 1),
+        (vec![40, 7, 33], 0),
+        (vec![2, 32_768], 1),
+        (vec![3, 32_801], 1),
+        (vec![1, 300_001], 1),
+    ] {
+        for data_type in DataType::FLOATS {
+            let layout = Layout { margins: vec![(1, 2); shape.len()], ..Layout::row_major() };
+            let x = Stored::random(device, data_type, &shape, layout, &mut random)?;
+            for (to, logarithm) in [(data_type, false), (data_type, true), (DataType::F32, false)] {
+                let out = Stored::new(device, to, &shape, Layout::row_major(), &[])?;
+                check_softmax(device, Softmax { axis, logarithm }, &x, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// More rows than a grid's axis may have threadgroups, and than one simdgroup has.
+fn softmax_of_many_rows(device: &Device) -> CaseResult {
+    for (shape, logarithm) in [([65_539, 5], false), ([70_001, 1], true), ([131_075, 33], false)] {
+        let value = |at: usize| ((at * 7 + at / shape[1] * 3) % 32) as f64 * 0.25 - 4.0;
+        let values: Vec<f64> = (0..shape[0] * shape[1]).map(value).collect();
+        let x = Stored::new(device, DataType::F32, &shape, Layout::row_major(), &values)?;
+        let out = Stored::new(device, DataType::F32, &shape, Layout::row_major(), &[])?;
+        check_softmax(device, Softmax { axis: 1, logarithm }, &(x, values), out)?;
+    }
+    Ok(())
+}
+
+/// Ordinary rows between those with infinities, NaNs, and numbers of large magnitude: each row is on its own.
+fn softmax_of_mixed_rows(device: &Device) -> CaseResult {
+    let (rows, columns) = (701, 75);
+    let value = |at: usize| {
+        let (row, column) = (at / columns, at % columns);
+        let special = column == row % columns;
+        match row % 9 {
+            1 if special => f64::NAN,
+            2 if special => f64::INFINITY,
+            3 if special => f64::NEG_INFINITY,
+            4 => f64::NEG_INFINITY,
+            5 if special => 3e38,
+            6 => -3e38,
+            7 if special => -3e38,
+            _ => ((row * 5 + column * 3) % 64) as f64 * 0.125 - 4.0,
+        }
+    };
+    let values: Vec<f64> = (0..rows * columns).map(value).collect();
+    for logarithm in [false, true] {
+        let x = Stored::new(device, DataType::F32, &[rows, columns], Layout::row_major(), &values)?;
+        let out = Stored::new(device, DataType::F32, &[rows, columns], Layout::row_major(), &[])?;
+        check_softmax(device, Softmax { axis: 1, logarithm }, &(x, values.clone()), out)?;
     }
     Ok(())
 }

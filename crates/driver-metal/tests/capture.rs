@@ -58,7 +58,7 @@ fn what_is_done_within_is_in_the_document() {
         let expected = "\
 command buffer submission 2 of elinvar 1
   encoder \n    group one\n    dispatch add_k\n    end
-    barrier\n    dispatch add_k
+    barrier\n    signpost add_k\n    dispatch add_k
     barrier\n    group two\n    dispatch add_k\n    end
 command buffer submission 1 of elinvar 2
   encoder \n    copy 4
@@ -89,13 +89,13 @@ fn a_timestamp_is_a_pass_between_two_that_do_not_meet() {
         let lines: Vec<_> = lines.iter().map(String::as_str).filter(|line| *line != "    sample 0").collect();
         let expected = "\
 command buffer submission 1 of elinvar 1
-  encoder \n    dispatch add_k\n    update fence
+  encoder \n    signpost add_k\n    dispatch add_k\n    update fence
   encoder timestamp\n    wait for fence\n    fill 4\n    update fence
-  encoder \n    wait for fence\n    dispatch add_k\n    update fence
+  encoder \n    wait for fence\n    signpost add_k\n    dispatch add_k\n    update fence
 command buffer submission 2 of elinvar 1
-  encoder \n    dispatch add_k
+  encoder \n    signpost add_k\n    dispatch add_k
   signal 1
-  encoder \n    dispatch add_k";
+  encoder \n    signpost add_k\n    dispatch add_k";
         assert_eq!(lines, expected.lines().collect::<Vec<_>>());
         assert!(words(&fixture.x).iter().all(|word| *word == 15));
     }

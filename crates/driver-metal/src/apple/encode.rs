@@ -179,6 +179,9 @@ pub(super) fn launch(
         Grid::Indirect(counts) => Shape::Counted(counts, dispatch.group),
     };
     let group = dispatch.label.as_ref().map(|label| Group::open(encoder, &label.name));
+    if group.is_none() {
+        encoder.insertDebugSignpost(pipeline.name());
+    }
     encoder.setComputePipelineState(pipeline.state());
     for (position, (arg, binding)) in pipeline.signature().args.iter().zip(&dispatch.bindings).enumerate() {
         match copies.and_then(|copies| copies.of(position)) {

@@ -35,6 +35,8 @@ pub(super) struct MetalPipeline {
     core: Arc<Core>,
     state: State,
     signature: Signature,
+    /// The kernel's name, as Metal's tools show it.
+    name: Retained<NSString>,
     steering: u64,
     /// Static threadgroup memory in bytes, according to Metal.
     threadgroup_memory: u64,
@@ -109,6 +111,7 @@ impl MetalPipeline {
         Self {
             core: core.clone(),
             state,
+            name: NSString::from_str(&signature.name),
             signature,
             steering,
             threadgroup_memory,
@@ -152,6 +155,10 @@ impl MetalPipeline {
 
     pub(super) fn is_of(&self, core: &Core) -> bool {
         std::ptr::eq(&raw const *self.core, core)
+    }
+
+    pub(super) fn name(&self) -> &NSString {
+        &self.name
     }
 
     pub(super) fn state(&self) -> &ProtocolObject<dyn MTLComputePipelineState> {

@@ -70,12 +70,19 @@ impl Generator {
                 4 => format!("(table[(a[i] & 15) as usize] as {name})"),
                 5 => format!("(PRIMES[(i + {}) % 8] as {name})", self.random.below(8)),
                 6 if self.tile => {
-                    format!("(tile[(t * {} + {}) % 48] as {name})", self.random.below(9), self.random.below(48))
+                    format!(
+                        "(tile[(t * {} + {}) % 48] as {name})",
+                        self.random.below(9),
+                        self.random.below(48)
+                    )
                 }
                 _ => self.literal(ty),
             },
             Ty::F32 => match self.random.below(3) {
-                0 => format!("records[i].place.{}", self.random.pick(&["x", "y", "z", "w", "zw().y", "wzy().x"])),
+                0 => format!(
+                    "records[i].place.{}",
+                    self.random.pick(&["x", "y", "z", "w", "zw().y", "wzy().x"])
+                ),
                 _ => "f[i]".into(),
             },
             Ty::Bool => "(a[i] > 3)".into(),
@@ -233,7 +240,8 @@ impl Generator {
             }
             3 => {
                 let name = self.int();
-                let methods: &[_] = if signed(name) { &["is_negative", "is_positive"] } else { &["is_power_of_two"] };
+                let methods: &[_] =
+                    if signed(name) { &["is_negative", "is_positive"] } else { &["is_power_of_two"] };
                 format!("({}).{}()", self.expr(Ty::Int(name), d), self.random.pick(methods))
             }
             1 => {

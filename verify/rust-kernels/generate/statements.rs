@@ -207,14 +207,20 @@ impl Generator {
         let ty = if self.random.one_in(3) { Ty::F32 } else { Ty::Int(self.int()) };
         let values: Vec<String> = lanes.iter().map(|_| self.expr(ty, 1)).collect();
         let (name, count) = (self.name("w"), lanes.len());
-        self.line(&format!("let mut {name}: Vec{count}<{}> = Vec{count}::new({});", ty.name(), values.join(", ")));
+        self.line(&format!(
+            "let mut {name}: Vec{count}<{}> = Vec{count}::new({});",
+            ty.name(),
+            values.join(", ")
+        ));
         for _ in 0..self.random.below(3) {
             let swizzle: String = lanes.iter().map(|_| self.random.pick(lanes)).collect();
             let scalar = self.expr(ty, 1);
             let splat = format!("Vec{count}::splat({scalar})");
             let line = match (ty, self.random.below(5)) {
                 (Ty::F32, 0) => format!("{name} = {name}.mul_add({name}.{swizzle}(), {splat});"),
-                (Ty::F32, 1) => format!("{name} = {name}.min({splat}).max({name}.{swizzle}()) + Vec{count}::splat(0.0);"),
+                (Ty::F32, 1) => {
+                    format!("{name} = {name}.min({splat}).max({name}.{swizzle}()) + Vec{count}::splat(0.0);")
+                }
                 (Ty::F32, 2) => format!("{name} = {name}.abs().sqrt() / {splat} + 2.0 * {name}.{swizzle}();"),
                 (_, 3) => format!("{name}[{}] = {scalar};", self.random.below(count)),
                 (Ty::F32, _) => format!("{name} = ({name} - {splat}) * {name}.{swizzle}() * {name}.x;"),
@@ -235,7 +241,15 @@ impl Generator {
         let value = self.expr(Ty::Int("u32"), 3);
         self.line(&format!("tile[t] = {value};"));
         // One operation, so that the order of the threads does not matter.
-        let operation = self.random.pick(&["fetch_add", "fetch_max", "fetch_xor", "fetch_or", "fetch_min", "fetch_and", "fetch_sub"]);
+        let operation = self.random.pick(&[
+            "fetch_add",
+            "fetch_max",
+            "fetch_xor",
+            "fetch_or",
+            "fetch_min",
+            "fetch_and",
+            "fetch_sub",
+        ]);
         for _ in 0..2 {
             let (index, value) = (self.expr(Ty::Int("u32"), 2), self.expr(Ty::Int("u32"), 2));
             let count = format!("counts[({index} % 8) as usize].{operation}({value}, Ordering::Relaxed);");
@@ -253,7 +267,10 @@ impl Generator {
             let value = self.expr(Ty::Int(of), 2);
             let (ty, call) = match self.random.below(10) {
                 0 => (Ty::F32, format!("simd_shuffle({}, {})", self.leaf(Ty::F32), self.random.below(16))),
-                1 => (Ty::Bool, format!("simd_{}({})", self.random.pick(&["any", "all"]), self.expr(Ty::Bool, 2))),
+                1 => (
+                    Ty::Bool,
+                    format!("simd_{}({})", self.random.pick(&["any", "all"]), self.expr(Ty::Bool, 2)),
+                ),
                 2 => (Ty::Int(of), format!("simd_shuffle_xor({value}, {})", self.random.below(15) + 1)),
                 3 => (Ty::Int(of), format!("simd_broadcast({value}, {})", self.random.below(16))),
                 4 => (Ty::Int(of), format!("simd_broadcast_first({value})")),

@@ -3,6 +3,7 @@
 //!
 //! `ELINVAR_RUST_KERNELS_SEED=7 ELINVAR_RUST_KERNELS_COUNT=500 cargo test -p elinvar-rust-kernels --test generated` for others.
 //! Compilers take most of the time, so kernels are compiled [`TOGETHER`], as functions that one kernel calls.
+#![allow(break_with_label_and_loop)] // of the generated text; rustc reports it for the crate
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use elinvar::{Arg, Buffer, CheckedKernel, Device, Error, Grid, Result, Source, SourceFile};
 
 /// rustc knows results that kernels compute from constants.
-#[allow(warnings, arithmetic_overflow, unconditional_panic, overflowing_literals, break_with_label_and_loop)]
+#[allow(warnings, arithmetic_overflow, unconditional_panic, overflowing_literals)]
 #[allow(clippy::all)]
 mod kernels {
     use elinvar::Grid;
@@ -74,7 +75,11 @@ impl Inputs {
         let special =
             [0.0, -0.0, 1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, 1e-40, -2.5, 1e9, -3e18];
         let mut float = |i: usize| {
-            if i.is_multiple_of(2) { special[i / 2 % special.len()] } else { (next() % 100_000) as f32 / 64.0 - 500.0 }
+            if i.is_multiple_of(2) {
+                special[i / 2 % special.len()]
+            } else {
+                (next() % 100_000) as f32 / 64.0 - 500.0
+            }
         };
         let f: Vec<f32> = (0..THREADS).map(&mut float).collect();
         let records = (0..THREADS).map(|i| Record {
@@ -110,13 +115,15 @@ fn combined(kernels: &[Entry]) -> String {
         let start = msl.find("kernel void ").expect("a kernel");
         let open = start + msl[start..].find('(').expect("parameters");
         let close = open + msl[open..].find(") {").expect("a body");
-        let parameters = msl[open + 1..close].split(',').map(|one| one.split("[[").next().unwrap_or(one).trim());
+        let parameters =
+            msl[open + 1..close].split(',').map(|one| one.split("[[").next().unwrap_or(one).trim());
         let parameters: Vec<&str> = parameters.collect();
-        let arguments = parameters.iter().map(|parameter| match parameter.rsplit(' ').next().unwrap_or_default() {
-            "records" => "(device const Record*)records",
-            length if length.ends_with("_len") => "count",
-            same => same,
-        });
+        let arguments =
+            parameters.iter().map(|parameter| match parameter.rsplit(' ').next().unwrap_or_default() {
+                "records" => "(device const Record*)records",
+                length if length.ends_with("_len") => "count",
+                same => same,
+            });
         let arguments: Vec<&str> = arguments.collect();
         let head = msl[..start].replace("#include <metal_stdlib>\n", "");
         let (parameters, arguments) = (parameters.join(", "), arguments.join(", "));
@@ -126,14 +133,17 @@ fn combined(kernels: &[Entry]) -> String {
              device ulong* out, constant uint& count, uint i, uint t) {{ {name}({arguments}); }}\n}}\n",
             &msl[close..]
         );
-        cases +=
-            &format!("    case {index}: space_{index}::run(a, b, f, records, table, out, count, i, t); break;\n");
+        cases += &format!(
+            "    case {index}: space_{index}::run(a, b, f, records, table, out, count, i, t); break;\n"
+        );
     }
     text + "kernel void all_of_them(device const int* a [[buffer(0)]], device const ulong* b [[buffer(1)]], \
             device const float* f [[buffer(2)]], device const uchar* records [[buffer(3)]], \
             constant uint* table [[buffer(4)]], device ulong* out [[buffer(5)]], constant uint& count [[buffer(6)]], \
             constant uint& which [[buffer(7)]], uint i [[thread_position_in_grid]], \
-            uint t [[thread_index_in_threadgroup]]) {\n    switch (which) {\n" + &cases + "    }\n}\n"
+            uint t [[thread_index_in_threadgroup]]) {\n    switch (which) {\n"
+        + &cases
+        + "    }\n}\n"
 }
 
 /// The device with the inputs.
@@ -153,7 +163,8 @@ impl Machine {
             a: device.buffer_with_data(&inputs.a)?,
             b: device.buffer_with_data(&inputs.b)?,
             f: device.buffer_with_data(&inputs.f)?,
-            records: device.buffer_with_data(elinvar::kernel::bytemuck::cast_slice::<_, u8>(&inputs.records))?,
+            records: device
+                .buffer_with_data(elinvar::kernel::bytemuck::cast_slice::<_, u8>(&inputs.records))?,
             table: device.buffer_with_data(&inputs.table)?,
             device,
         })
@@ -199,7 +210,10 @@ impl Machine {
                 return vec![format!("{name}: {error}\n{text}")];
             }
             Err(_) => {
-                return kernels.iter().flat_map(|one| self.differences(inputs, std::slice::from_ref(one))).collect();
+                return kernels
+                    .iter()
+                    .flat_map(|one| self.differences(inputs, std::slice::from_ref(one)))
+                    .collect();
             }
         };
         let mut differences = Vec::new();

@@ -149,7 +149,7 @@ fn write(
     source: Option<(&str, &str)>,
 ) -> Result<Translation, String> {
     let module = with_values(module, info, defines)?;
-    let module = module.as_ref();
+    let module: &Module = &module;
     let mut bound: Vec<&GlobalVariable> = Vec::new();
     for (_, variable) in module.global_variables.iter() {
         match (variable.space, variable.binding) {

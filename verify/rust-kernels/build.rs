@@ -1,6 +1,6 @@
 //! Writes random kernels: `ELINVAR_RUST_KERNELS_SEED` and `ELINVAR_RUST_KERNELS_COUNT` choose which and how many.
 
-#[path = "generate.rs"]
+#[path = "generate/mod.rs"]
 mod generate;
 
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=generate.rs");
+    println!("cargo::rerun-if-changed=generate");
     let (seed, count) = (number("ELINVAR_RUST_KERNELS_SEED", 1), number("ELINVAR_RUST_KERNELS_COUNT", 40));
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
     let text = generate::generate(seed, count as usize);

@@ -1,5 +1,8 @@
 //! Names that MSL reserves, or that the translation uses.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 /// Keywords of C++ and MSL, and its types.
 const KEYWORDS: &str = "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr const_cast \
     continue decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long \
@@ -17,13 +20,15 @@ const FUNCTIONS: &str = "fabs abs sqrt sin cos tan asin acos atan sinh cosh tanh
 
 /// Whether MSL gives the word a meaning everywhere.
 pub(crate) fn is_keyword(name: &str) -> bool {
-    KEYWORDS.split_whitespace().any(|word| word == name) || is_vector(name) || name.starts_with("__")
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| KEYWORDS.split_whitespace().collect());
+    WORDS.contains(name) || is_vector(name) || name.starts_with("__")
 }
 
 /// Whether a variable may not have this name.
 pub(crate) fn is_reserved(name: &str) -> bool {
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| FUNCTIONS.split_whitespace().collect());
     is_keyword(name)
-        || FUNCTIONS.split_whitespace().any(|word| word == name)
+        || WORDS.contains(name)
         || crate::builtins::is_function(name)
         || crate::support::is_support(name)
         || name.starts_with("atomic_")

@@ -36,7 +36,7 @@ pub(super) struct MetalPipeline {
     state: State,
     signature: Signature,
     /// The kernel's name, as Metal's tools show it.
-    name: Retained<NSString>,
+    name: Name,
     steering: u64,
     /// Static threadgroup memory in bytes, according to Metal.
     threadgroup_memory: u64,
@@ -49,6 +49,16 @@ pub(super) struct MetalPipeline {
     /// The state for commands of indirect command buffers, built with the first.
     for_commands: OnceLock<State>,
 }
+
+/// Text that is not changed.
+struct Name(Retained<NSString>);
+
+#[allow(unsafe_code)] // the bindings leave it open
+// SAFETY: objects that cannot be changed may be used on any thread (Apple, "Thread Safety Summary").
+unsafe impl Send for Name {}
+#[allow(unsafe_code)] // as above
+// SAFETY: as above.
+unsafe impl Sync for Name {}
 
 /// What a pipeline is built from, and its archive key.
 pub(super) struct Own {
@@ -111,7 +121,7 @@ impl MetalPipeline {
         Self {
             core: core.clone(),
             state,
-            name: NSString::from_str(&signature.name),
+            name: Name(NSString::from_str(&signature.name)),
             signature,
             steering,
             threadgroup_memory,
@@ -158,7 +168,7 @@ impl MetalPipeline {
     }
 
     pub(super) fn name(&self) -> &NSString {
-        &self.name
+        &self.name.0
     }
 
     pub(super) fn state(&self) -> &ProtocolObject<dyn MTLComputePipelineState> {

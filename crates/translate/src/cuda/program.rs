@@ -162,7 +162,7 @@ impl<'a> Program<'a> {
             return Some(Space::Thread);
         }
         let is_const = node.is_constexpr || node.ty.starts_with("const ") || node.ty.contains("const[");
-        match node.has("CUDADeviceAttr") && !is_const {
+        match node.has("CUDADeviceAttr") && !node.has("CUDAConstantAttr") && !is_const {
             true => Some(Space::Device),
             false => Some(Space::Constant),
         }

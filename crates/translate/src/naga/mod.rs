@@ -5,11 +5,13 @@
 
 mod lines;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::naga::back::msl;
+use ::naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
+use ::naga::back::{PipelineConstants, msl};
 use ::naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use ::naga::valid::{Capabilities, ValidationFlags, Validator};
+use ::naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use ::naga::{AddressSpace, GlobalVariable, Module, ShaderStage, TypeInner};
 use elinvar_driver::{Diagnostic, Source};
 
@@ -62,7 +64,7 @@ pub fn shader(source: &Source, language: Language) -> Result<Translation> {
             })?
         }
     };
-    Validator::new(ValidationFlags::all(), capabilities()).validate(&module).map_err(|error| {
+    let info = Validator::new(ValidationFlags::all(), capabilities()).validate(&module).map_err(|error| {
         let at = error.location(text);
         let mut message = error.as_inner().to_string();
         let mut cause = std::error::Error::source(error.as_inner());
@@ -72,7 +74,7 @@ pub fn shader(source: &Source, language: Language) -> Result<Translation> {
         }
         invalid(at.map_or(0, |at| at.line_number), at.map_or(0, |at| at.line_position), message)
     })?;
-    write(module, Some((name, text))).map_err(|message| invalid(0, 0, message))
+    write(module, &info, &source.defines, Some((name, text))).map_err(|message| invalid(0, 0, message))
 }
 
 /// Translates a SPIR-V module.
@@ -83,9 +85,9 @@ pub fn spirv(name: &str, bytes: &[u8]) -> Result<Translation> {
     let invalid = |message: String| Error::Compile(vec![Diagnostic::error(name, 0, 0, message)]);
     let module = ::naga::front::spv::parse_u8_slice(bytes, &::naga::front::spv::Options::default());
     let module = module.map_err(|error| invalid(error.to_string()))?;
-    let valid = Validator::new(ValidationFlags::all(), capabilities()).validate(&module);
-    valid.map_err(|error| invalid(error.as_inner().to_string()))?;
-    write(module, None).map_err(invalid)
+    let info = Validator::new(ValidationFlags::all(), capabilities()).validate(&module);
+    let info = info.map_err(|error| invalid(error.as_inner().to_string()))?;
+    write(module, &info, &[], None).map_err(invalid)
 }
 
 /// What a module may use: what Metal has for compute without textures.
@@ -95,6 +97,7 @@ fn capabilities() -> Capabilities {
         | Capabilities::SUBGROUP_BARRIER
         | Capabilities::SHADER_INT64
         | Capabilities::SHADER_FLOAT16
+        | Capabilities::SHADER_FLOAT16_IN_FLOAT32
         | Capabilities::SHADER_FLOAT32_ATOMIC
 }
 
@@ -109,8 +112,45 @@ fn is_runtime_sized(module: &Module, variable: &GlobalVariable) -> bool {
     }
 }
 
+/// The module with values in place of its `override` constants: those of definitions with a constant's name or `@id`, or their defaults.
+/// `None` if it has none.
+fn with_values(
+    module: &Module,
+    info: &ModuleInfo,
+    defines: &[(String, Option<String>)],
+) -> Result<Option<Module>, String> {
+    let mut values = PipelineConstants::default();
+    for (_, constant) in module.overrides.iter() {
+        let id = constant.id.map(|id| id.to_string());
+        let keys = [constant.name.clone(), id.clone()];
+        let given = defines.iter().find(|(name, _)| keys.iter().flatten().any(|key| key == name));
+        if let (Some((name, value)), Some(key)) = (given, id.or(constant.name.clone())) {
+            let value = match value.as_deref().unwrap_or("1") {
+                "true" => Ok(1.0),
+                "false" => Ok(0.0),
+                number => number.parse::<f64>(),
+            };
+            values.insert(key, value.map_err(|_| format!("the value of `{name}` is not a number"))?);
+        }
+    }
+    match process_overrides(module, info, None, &values) {
+        Ok((Cow::Owned(module), _)) => Ok(Some(module)),
+        Ok((Cow::Borrowed(_), _)) => Ok(None),
+        Err(PipelineConstantError::MissingValue(name)) => {
+            Err(format!("the `override` constant `{name}` has no value: define it (`-D {name}=VALUE`)"))
+        }
+        Err(other) => Err(other.to_string()),
+    }
+}
+
 /// Writes the compute entry points of a module. `source` is the name and text of the file that its places are in.
-fn write(mut module: Module, source: Option<(&str, &str)>) -> Result<Translation, String> {
+fn write(
+    module: Module,
+    info: &ModuleInfo,
+    defines: &[(String, Option<String>)],
+    source: Option<(&str, &str)>,
+) -> Result<Translation, String> {
+    let mut module = with_values(&module, info, defines)?.unwrap_or(module);
     let mut bound: Vec<&GlobalVariable> = Vec::new();
     for (_, variable) in module.global_variables.iter() {
         match (variable.space, variable.binding) {

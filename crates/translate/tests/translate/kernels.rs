@@ -222,3 +222,24 @@ fn contraction_is_off_where_the_source_says_so() {
         assert_eq!(out.to_vec().unwrap(), [0.0]);
     }
 }
+
+#[test]
+fn structs_without_names_in_each_address_space() {
+    let text = "
+__constant struct { int dx, dy; } steps[4] = { {1, 0}, {-1, 0}, {0, 1}, {0, -1} };
+__kernel void unnamed(__global int *out) {
+    struct { int a, b; } pair[2] = { {1, 2}, {3, 4} }, one = { 5, 6 };
+    const struct { short s; } fixed[1] = { { 7 } };
+    __local struct { int v; float w[2]; } shared[4];
+    int id = get_local_id(0);
+    shared[id].v = steps[id].dx * 10 + steps[id].dy;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    out[id] = shared[3 - id].v + pair[id & 1].b * 100 + one.b * 1000 + fixed[0].s * 10000;
+}";
+    let (device, library) = library(text);
+    let kernel = library.checked_kernel("unnamed").unwrap();
+    let mut out = device.buffer::<i32>(4).unwrap();
+    let stream = device.stream().unwrap();
+    kernel.launch(&stream, Grid::threads(4).group(4), (&mut out,)).unwrap().wait().unwrap();
+    assert_eq!(out.to_vec().unwrap(), [76_199, 76_401, 76_190, 76_410]);
+}

@@ -355,3 +355,43 @@ void main() {
     assert!(translation.msl.contains("#line 6 \"k.glsl\""), "{}", translation.msl);
     assert!(!translation.msl.contains("elinvar_source_line"), "{}", translation.msl);
 }
+
+#[test]
+fn override_constants_and_packed_halves() {
+    let text = "
+@group(0) @binding(0) var<storage, read_write> words: array<u32>;
+override WIDTH: u32 = 4u;
+@id(7) override scale: f32;
+override negate = false;
+@compute @workgroup_size(WIDTH * 2u)
+fn pack(@builtin(global_invocation_id) id: vec3<u32>) {
+    var pair = unpack2x16float(words[id.x]) * scale;
+    if negate { pair = -pair; }
+    words[id.x] = pack2x16float(pair.yx) + WIDTH;
+}";
+    let source = Source::named("k.wgsl", text);
+    let Err(Error::Compile(errors)) = shader(&source, Language::Wgsl) else { panic!("`scale` has no value") };
+    assert!(errors[0].message.contains("has no value: define it"), "{errors:?}");
+    let bad = source.clone().define("7", Some("wide"));
+    assert!(shader(&bad, Language::Wgsl).is_err());
+    for (name, width) in [("scale", None), ("7", Some("16"))] {
+        let mut source = source.clone().define(name, Some("0.5"));
+        if width.is_some() {
+            source = source.define("WIDTH", width).define("negate", Some("true"));
+        }
+        let translation = shader(&source, Language::Wgsl).unwrap_or_else(|error| panic!("{error}"));
+        let width: u32 = width.map_or(4, |width| width.parse().unwrap());
+        assert_eq!(translation.kernels[0].group_size, Some([u64::from(2 * width), 1, 1]));
+        let (device, library) = library(&translation);
+        let kernel = library.kernel("pack").unwrap();
+        // 1.0 and -2.0 as halves; 0.5 and -1.0, swapped.
+        let mut words = device.buffer_with_data(&[0xc000_3c00_u32; 32]).unwrap();
+        let sizes = device.buffer_with_data(&[128_u32]).unwrap();
+        let stream = device.stream().unwrap();
+        let grid = Grid::threads(32).group(2 * width as usize);
+        // SAFETY: accesses beyond the size that is given are not made.
+        unsafe { kernel.launch(&stream, grid, (&mut words, &sizes)) }.unwrap().wait().unwrap();
+        let expected = if width == 4 { 0x3800_bc00 + 4 } else { 0xb800_3c00 + 16 };
+        assert_eq!(words.to_vec().unwrap(), [expected; 32]);
+    }
+}

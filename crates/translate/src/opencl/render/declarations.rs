@@ -2,7 +2,7 @@
 
 use crate::opencl::ast::Node;
 use crate::opencl::text::{closing, skip_blank, tokens};
-use crate::opencl::types::{Shape, Space, Type};
+use crate::opencl::types::{self, Shape, Space, Type};
 
 use super::Renderer;
 
@@ -68,6 +68,10 @@ impl Renderer<'_> {
             (Some(record), parsed) => {
                 // The first of a group defines the struct.
                 let record_text = self.node(record);
+                let parsed = parsed.or_else(|| types::parse(&without_place(&node.ty)));
+                if let (Some(found), "VarDecl") = (&parsed, node.kind.as_str()) {
+                    words.push_str(self.storage(node, found));
+                }
                 let suffix = match parsed.as_ref() {
                     Some(found) => {
                         let placeholder = found.declare(&name, &|_| "\u{1}".into());
@@ -257,6 +261,14 @@ fn record_of<'a>(records: &[&'a Node], node: &Node) -> Option<&'a Node> {
         record.begin >= node.begin && record.end <= node.at && record.begin.is_some() && record.end.is_some()
     };
     records.iter().find(is_inside).copied()
+}
+
+/// A type whose struct has no name, as in `struct (unnamed struct at FILE:1:2)[4]`, with a name.
+fn without_place(ty: &str) -> String {
+    match ty.split_once("(unnamed ").and_then(|(before, rest)| Some((before, rest.split_once(')')?.1))) {
+        Some((before, after)) => format!("{before}unnamed{after}"),
+        None => ty.to_owned(),
+    }
 }
 
 /// Whether a child of a declaration is its value.

@@ -386,11 +386,14 @@ fn initialized(tokens: &TokenBuffer, colon: usize) -> Option<usize> {
 /// The end of a declaration's head, and whether it has a parameter list. A constructor's initializers are not of its head.
 fn head_end(tokens: &TokenBuffer, i: usize) -> Option<(usize, bool)> {
     let (mut at, mut is_function) = (i, false);
+    // Whether the last token but for attributes is `struct` or such: a type without a name declares nothing by its head.
+    let mut is_unnamed = false;
     if matches!(tokens.spelling(i), "namespace" | "using" | "typedef" | "extern" | "kernel" | "enum") {
         return None;
     }
     while at < tokens.len() {
         match tokens.spelling(at) {
+            "{" if is_unnamed && !is_function => return None,
             "{" | ";" | "=" => return Some((at, is_function)),
             ":" if is_function => return Some((at, is_function)),
             "}" => return None,
@@ -404,13 +407,21 @@ fn head_end(tokens: &TokenBuffer, i: usize) -> Option<(usize, bool)> {
                     at += 1;
                 }
             }
+            "struct" | "class" | "union" | "enum" => {
+                is_unnamed = true;
+                at += 1;
+            }
+            "alignas" | "__attribute__" if is_unnamed => at = tokens.after_group(at + 1)?,
             "(" => {
                 is_function = true;
                 at = tokens.after_group(at)?;
             }
             "[" => at = tokens.after_group(at)?,
             "<" => at = tokens.after_template_list(at).unwrap_or(at + 1),
-            _ => at += 1,
+            _ => {
+                is_unnamed = false;
+                at += 1;
+            }
         }
     }
     None
@@ -483,7 +494,12 @@ mod tests {
             match declarations.visit(&tokens, at, 0, class) {
                 Some(repeated) => return Some(repeated.verdict),
                 None => {
-                    let (end, _) = head_end(&tokens, at).unwrap();
+                    let brace = (at..tokens.len()).find(|&t| tokens.spelling(t) == "{").unwrap_or(0);
+                    let Some((end, _)) = head_end(&tokens, at) else {
+                        let behind = tokens.after_group(brace).unwrap();
+                        at = (behind..tokens.len()).find(|&t| tokens.spelling(t) == ";").unwrap() + 1;
+                        continue;
+                    };
                     let body = initialized(&tokens, end).filter(|_| tokens.spelling(end) == ":");
                     let end = body.unwrap_or(end);
                     at = if tokens.spelling(end) == "{" {
@@ -534,6 +550,18 @@ mod tests {
             "clang's to tell"
         );
         assert_eq!(second("int f(device int* a); int f(thread int* a) { return 1; }", false), None);
+    }
+
+    #[test]
+    fn types_without_names() {
+        for text in [
+            "constant struct { int a; } x = {1}; constant struct { int a; } y = {2};",
+            "constant struct { int a; } x = {1}; constant struct { int b; } y = {2};",
+            "constant union alignas(8) { int a; } x = {1}; constant union alignas(8) { int a; } y = {2};",
+            "device struct { int a; }* x; device struct { int a; }* y;",
+        ] {
+            assert_eq!(second(text, false), None, "{text}");
+        }
     }
 
     #[test]

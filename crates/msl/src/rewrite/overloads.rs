@@ -494,10 +494,11 @@ mod tests {
             match declarations.visit(&tokens, at, 0, class) {
                 Some(repeated) => return Some(repeated.verdict),
                 None => {
-                    let brace = (at..tokens.len()).find(|&t| tokens.spelling(t) == "{").unwrap_or(0);
+                    let next = |from: usize, what| {
+                        (from..tokens.len()).find(|&t| tokens.spelling(t) == what).unwrap()
+                    };
                     let Some((end, _)) = head_end(&tokens, at) else {
-                        let behind = tokens.after_group(brace).unwrap();
-                        at = (behind..tokens.len()).find(|&t| tokens.spelling(t) == ";").unwrap() + 1;
+                        at = next(tokens.after_group(next(at, "{")).unwrap(), ";") + 1;
                         continue;
                     };
                     let body = initialized(&tokens, end).filter(|_| tokens.spelling(end) == ":");
@@ -505,7 +506,7 @@ mod tests {
                     at = if tokens.spelling(end) == "{" {
                         tokens.after_group(end).unwrap()
                     } else {
-                        (end..tokens.len()).find(|&t| tokens.spelling(t) == ";").unwrap() + 1
+                        next(end, ";") + 1
                     };
                 }
             }

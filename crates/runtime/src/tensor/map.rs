@@ -2,13 +2,13 @@
 
 use elinvar_driver::Result;
 
+use crate::Grid;
 use crate::tensor::DataType;
 use crate::tensor::axes::{Axes, bytes_of, fits_32_bits};
 use crate::tensor::kernel_cache::File;
 use crate::tensor::operation::{Operands, Operate, Within, fail};
 use crate::tensor::plan::{StepArg, Steps};
 use crate::tensor::view::{Dims, TensorRef};
-use crate::{Device, Grid};
 
 /// An element-wise operation of one to three inputs, which are broadcast to the shape of the output by NumPy's rules.
 ///
@@ -238,9 +238,8 @@ const LONGEST_SIDE: usize = 1 << 30;
 const PER_THREAD: usize = 4;
 
 /// Number of elements that a thread of an element-wise kernel computes along an axis of `inner` elements.
-pub(crate) fn elements_of_a_thread(device: &Device, inner: usize) -> usize {
-    let is_cpu = device.caps().limits.vector_bits.is_some();
-    if is_cpu || inner < 256 * PER_THREAD { 1 } else { PER_THREAD }
+pub(crate) fn elements_of_a_thread(steps: &Steps, inner: usize) -> usize {
+    if steps.is_cpu() || inner < 256 * PER_THREAD { 1 } else { PER_THREAD }
 }
 
 /// The grid for `count` threads along x, and `rows` along y and z; the last row may be a part.
@@ -292,7 +291,7 @@ pub(crate) fn map(
     let axes = Axes::new(shape, &all.map(|view| &view.strides[..])).sorted(0).collapsed();
     let (inner, inner_strides, outer) = axes.split_inner();
     let is_flat = axes.sizes.len() > 1 && inner < LONG_ROW || inner > LONGEST_SIDE;
-    let per_thread = if is_flat { 1 } else { elements_of_a_thread(steps.device(), inner) };
+    let per_thread = if is_flat { 1 } else { elements_of_a_thread(steps, inner) };
     let (axes, grid) = if is_flat {
         let grid = flat_grid(axes.count());
         (axes, grid)

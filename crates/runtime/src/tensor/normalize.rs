@@ -380,7 +380,7 @@ impl Normalize {
         let is_flat = inner < 32 && axes.sizes.len() > 1;
         let parameters: Dims = inner_steps[SCALE..].into();
         let mut constants = self.constants(views);
-        let per_thread = if is_flat { 1 } else { elements_of_a_thread(steps.device(), inner) };
+        let per_thread = if is_flat { 1 } else { elements_of_a_thread(steps, inner) };
         let (kept, grid) = if is_flat {
             (&axes, flat_grid(axes.count()))
         } else {

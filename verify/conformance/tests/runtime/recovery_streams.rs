@@ -4,7 +4,7 @@ use crate::support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use elinvar::{Action, BreakerLimits, Device, Error, Grid, RecoveryPolicy, Source};
 use elinvar_conformance::sim::Op;
@@ -306,8 +306,17 @@ fn threads_recover_from_random_faults() {
             let (bench, double, policy, done) = (&bench, &double, policy.clone(), &done);
             scope.spawn(move || {
                 let device = &bench.device;
-                let stream = device.recover(&policy, || device.stream_recovering(policy.clone()));
-                let Ok(stream) = stream else { return };
+                // It is refused while the breaker is open, or tries the device for another thread.
+                let begun = Instant::now();
+                let stream = loop {
+                    match device.recover(&policy, || device.stream_recovering(policy.clone())) {
+                        Ok(stream) => break stream,
+                        Err(error) => {
+                            assert!(begun.elapsed() < Duration::from_secs(60), "no stream: {error}")
+                        }
+                    }
+                    thread::yield_now();
+                };
                 for i in 0..ROUNDS {
                     match (t * 61 + i) % 11 {
                         0 => bench.sim.fail_next(Op::Execute, outside()),

@@ -23,6 +23,7 @@ mod ring;
 mod segment;
 mod steps;
 mod supervised;
+mod turns;
 mod wait;
 
 pub use board::Board;

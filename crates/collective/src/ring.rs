@@ -166,6 +166,11 @@ impl Ring {
         Ok(by_all)
     }
 
+    /// Number of collectives of all members that this one has begun.
+    pub(crate) fn number(&self) -> u64 {
+        self.begun
+    }
+
     /// Whether all members have begun as many collectives as this one.
     pub(crate) fn have_all_begun(&self) -> bool {
         let begun = |rank: u32| self.shared.segment.line(rank).begun.load(Ordering::Acquire);

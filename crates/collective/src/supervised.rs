@@ -4,7 +4,8 @@
 //! library's communicator cannot be repaired, so that those that are left create a new one.
 //!
 //! A library with a queue is given collectives ahead of the work before them. A collective has begun when that work has ended, which the member
-//! publishes; it has ended when the device has executed it and all members have begun it, since the data of one whose work has failed is wrong.
+//! publishes; it has ended when the device has executed it and all members have begun it, since the data of one whose work has failed is wrong. With several
+//! communicators in a process nothing is given ahead, and their collectives take turns ([`crate::turns`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use elinvar_driver::{
 };
 
 use crate::ring::{Ring, check};
+use crate::turns::{Registration, Turn};
 use crate::wait::Patience;
 
 /// A member whose calls a vendor's library runs.
@@ -24,6 +26,8 @@ pub struct Supervised {
     library: Arc<dyn CollectiveLibrary>,
     /// `None` after a failure.
     member: Option<Box<dyn LibraryMember>>,
+    /// As long as there is the member.
+    registration: Option<Registration>,
     cannot_reduce: &'static [Scalar],
     /// Collectives that were passed to the library and have not ended, in order.
     queue: VecDeque<Queued>,
@@ -47,7 +51,7 @@ impl Supervised {
     pub fn join(mut ring: Ring, library: Arc<dyn CollectiveLibrary>, timeout: Duration) -> Result<Self> {
         let own = if ring.rank() == 0 { library.unique_id()? } else { Vec::new() };
         let id = ring.broadcast_bytes(0, own, timeout)?;
-        let (rank, size) = (ring.rank(), ring.size());
+        let (rank, size, registration) = (ring.rank(), ring.size(), Some(Registration::new(id.clone())));
         let joined = {
             let mut patience = Patience::new();
             library.join(&id, rank, size, &mut || {
@@ -56,7 +60,8 @@ impl Supervised {
         };
         let member = joined.inspect_err(|error| ring.aborter().abort(rank, &error.to_string()))?;
         let cannot_reduce = member.cannot_reduce();
-        Ok(Self { ring, library, member: Some(member), cannot_reduce, queue: VecDeque::new() })
+        let (member, queue) = (Some(member), VecDeque::new());
+        Ok(Self { ring, library, member, registration, cannot_reduce, queue })
     }
 
     fn member(&mut self) -> Result<&mut Box<dyn LibraryMember>> {
@@ -66,10 +71,28 @@ impl Supervised {
         self.member.as_mut().ok_or_else(gone)
     }
 
+    fn is_alone(&self) -> bool {
+        self.registration.as_ref().is_none_or(Registration::is_alone)
+    }
+
+    /// Waits for the turn of a collective that this member has begun, if the process has other communicators.
+    fn turn(&self, call: &CollectiveCall, what: &str) -> Result<Option<Turn>> {
+        let Some(registration) = self.registration.as_ref().filter(|one| !one.is_alone()) else {
+            return Ok(None);
+        };
+        let (ring, mut patience) = (&self.ring, Patience::new());
+        while !ring.have_all_begun() {
+            patience.rest();
+            ring.check_on_others(&mut patience, call.timeout, what)?;
+        }
+        registration.wait(ring.number(), ring).map(Some)
+    }
+
     fn abort(&mut self) {
         if let Some(mut member) = self.member.take() {
             member.abort();
         }
+        self.registration = None;
         self.queue.clear();
     }
 
@@ -135,10 +158,12 @@ impl Member for Supervised {
     }
 
     fn run(&mut self, call: &CollectiveCall) -> Result<()> {
-        self.ring.begin(call)?;
+        let by_all = self.ring.begin(call)?;
         self.member()?;
-        let (ring, mut patience) = (&self.ring, Patience::new());
         let what = call.to_string();
+        let turn = if by_all { self.turn(call, &what) } else { Ok(None) };
+        let _turn = turn.map_err(|error| self.failed(error))?;
+        let (ring, mut patience) = (&self.ring, Patience::new());
         let Some(member) = &mut self.member else { return Ok(()) };
         let result = member.run(call, &mut || ring.check_on_others(&mut patience, call.timeout, &what));
         result.map_err(|error| self.failed(error))
@@ -147,7 +172,7 @@ impl Member for Supervised {
     /// Not sends and receives, of which a member does not know whether the others have begun them.
     fn takes_ahead(&self, call: &CollectiveCall) -> bool {
         let by_all = !matches!(call.collective, Collective::Send { .. } | Collective::Receive { .. });
-        by_all && self.member.as_ref().is_some_and(|member| member.has_queue())
+        by_all && self.is_alone() && self.member.as_ref().is_some_and(|member| member.has_queue())
     }
 
     fn enqueue(&mut self, call: &CollectiveCall, ready: &Point, done: &Point) -> Result<bool> {

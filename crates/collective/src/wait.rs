@@ -46,6 +46,14 @@ impl Patience {
         self.is_due()
     }
 
+    /// Gives way to other threads, and sleeps when the wait is long. Does not count as a look at the others.
+    pub(crate) fn rest(&self) {
+        match self.since.elapsed() < CHECK {
+            true => std::thread::yield_now(),
+            false => std::thread::sleep(Duration::from_micros(50)),
+        }
+    }
+
     /// Whether it is time to check on the others, without a pause.
     pub(crate) fn is_due(&mut self) -> bool {
         let now = Instant::now();

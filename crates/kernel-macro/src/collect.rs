@@ -3,7 +3,7 @@
 //! The state of a collection is groups of tokens: `{ purpose } { item } { paths to ask } { items so far }`. A macro of an item appends
 //! a group with its items and calls `__collect!` again, which asks the next path or ends.
 
-use elinvar_rust_to_msl::{Items, free_names};
+use elinvar_rust_to_msl::{Items, Math, free_names};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
@@ -16,19 +16,34 @@ pub fn error(span: Span, message: &str) -> TokenStream {
 
 /// `#[kernel]`.
 pub fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    if let Some(first) = arguments.into_iter().next() {
-        return error(first.span(), "`#[elinvar::kernel]` takes no arguments");
-    }
+    let math = match math(arguments) {
+        Ok(math) => math,
+        Err(failure) => return failure.to_compile_error(),
+    };
     match syn::parse2::<syn::ItemFn>(item.clone()) {
         Ok(function) => {
-            let names = free_names(&syn::Item::Fn(function));
-            next(&quote!(kernel), &item, &names, &TokenStream::new())
+            let (names, mode) = (free_names(&syn::Item::Fn(function)), format_ident!("{}", math.name()));
+            next(&quote!(kernel #mode), &item, &names, &TokenStream::new())
         }
         Err(failure) => {
             let span = item.into_iter().next().map_or_else(Span::call_site, |token| token.span());
             let function = failure.to_string();
             error(span, &format!("`#[elinvar::kernel]` is an attribute of functions: {function}"))
         }
+    }
+}
+
+/// The math mode of `math = "fast"`; safe without it.
+fn math(arguments: TokenStream) -> syn::Result<Math> {
+    let Some(first) = arguments.clone().into_iter().next() else { return Ok(Math::Safe) };
+    let allowed = "`#[elinvar::kernel]` takes `math = \"safe\"`, `\"relaxed\"` or `\"fast\"`";
+    let refused = |_| syn::Error::new(first.span(), allowed);
+    let given: syn::MetaNameValue = syn::parse2(arguments).map_err(refused)?;
+    match &given.value {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(mode), .. }) if given.path.is_ident("math") => {
+            Math::named(&mode.value()).ok_or_else(|| syn::Error::new(mode.span(), allowed))
+        }
+        other => Err(syn::Error::new(other.span(), allowed)),
     }
 }
 
@@ -103,9 +118,10 @@ fn next(purpose: &TokenStream, item: &TokenStream, paths: &[syn::Path], items: &
         Ok(collected) => collected,
         Err(failure) => return failure,
     };
-    if purpose.to_string() == "kernel" {
+    let purpose = purpose.to_string();
+    if let Some(math) = purpose.strip_prefix("kernel ").and_then(Math::named) {
         return match syn::parse2::<syn::ItemFn>(item.clone()) {
-            Ok(function) => crate::kernel::expand(&function, &collected),
+            Ok(function) => crate::kernel::expand(&function, math, &collected),
             Err(failure) => failure.to_compile_error(),
         };
     }

@@ -1,7 +1,7 @@
 //! What `#[kernel]` expands to: a unit struct with the MSL, the launcher, and the function for the host.
 
 use elinvar_rust_to_msl::{
-    Items, Parameter, Role, Translation, constant_element, is_parameter_attribute, translate,
+    Items, Math, Parameter, Role, Translation, constant_element, is_parameter_attribute, translate,
 };
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -11,9 +11,12 @@ use syn::visit_mut::{self, VisitMut};
 use crate::collect::error;
 
 /// The struct with its methods; with errors, one that the rest of the crate can use.
-pub fn expand(function: &syn::ItemFn, items: &Items) -> TokenStream {
+pub fn expand(function: &syn::ItemFn, math: Math, items: &Items) -> TokenStream {
     match translate(function, items) {
-        Ok(translation) => launcher(function, &translation),
+        Ok(mut translation) => {
+            translation.math = math;
+            launcher(function, &translation)
+        }
         Err(errors) => {
             let errors: TokenStream = errors.iter().map(|one| error(one.span, &one.message)).collect();
             let (name, visibility) = (&function.sig.ident, &function.vis);
@@ -162,6 +165,7 @@ fn launcher(function: &syn::ItemFn, translation: &Translation) -> TokenStream {
         quote!((#name, #ty, ::std::string::ToString::to_string(&#value)))
     });
     let documentation = format!("The kernel in Metal Shading Language:\n\n```text\n{text}```");
+    let math = format_ident!("{}", format!("{:?}", translation.math));
     let host = host(function, translation, &names, &given, &host_types);
     let launch_doc = format!(
         "Launches the kernel with checks of each access. The arguments are a tuple of: {}.",
@@ -187,7 +191,8 @@ fn launcher(function: &syn::ItemFn, translation: &Translation) -> TokenStream {
                 let types: ::std::vec::Vec<(&'static str, &'static str)> = ::std::vec![#(#types),*];
                 let constants: ::std::vec::Vec<(&'static str, &'static str, ::std::string::String)> =
                     ::std::vec![#(#constants),*];
-                let mut bound = ::elinvar::kernel::BoundKernel::new(#kernel_name, #lines, &types, &constants);
+                let mut bound =
+                    ::elinvar::kernel::BoundKernel::new(#kernel_name, #lines, ::elinvar::MathMode::#math, &types, &constants);
                 #(#binds)*
                 ::core::result::Result::Ok(bound)
             }

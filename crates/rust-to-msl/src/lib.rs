@@ -27,6 +27,6 @@ pub use error::Error;
 pub use items::Items;
 pub use names::free_names;
 pub use translate::{
-    POSITIONS, Parameter, Role, Translation, check, constant_element, is_parameter_attribute, translate,
+    Math, POSITIONS, Parameter, Role, Translation, check, constant_element, is_parameter_attribute, translate,
 };
 pub use types::Scalar;

@@ -86,15 +86,50 @@ pub struct Translation {
     pub const_parameters: Vec<(String, String)>,
     /// Whether its threads wait for one another.
     pub collective: bool,
+    /// The math mode, which the text states.
+    pub math: Math,
     /// Whether it prints.
     logs: bool,
     lines: Vec<Line>,
 }
 
+/// How floating-point operations may be changed, as Metal's math modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Math {
+    /// Not at all: as rustc computes them.
+    #[default]
+    Safe,
+    Relaxed,
+    Fast,
+}
+
+impl Math {
+    const ALL: [Self; 3] = [Self::Safe, Self::Relaxed, Self::Fast];
+
+    /// Its name in Metal.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Safe => "safe",
+            Self::Relaxed => "relaxed",
+            Self::Fast => "fast",
+        }
+    }
+
+    /// The mode of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|math| math.name() == name)
+    }
+}
+
 impl Translation {
     fn head(&self) -> String {
         let logging = if self.logs { "#include <metal_logging>\n" } else { "" };
-        format!("#include <metal_stdlib>\n{logging}{HEAD}")
+        let mode = self.math.name();
+        // Metal contracts expressions in every mode; rustc in none.
+        let contract = if self.math == Math::Safe { "#pragma METAL fp contract(off)\n" } else { "" };
+        format!(
+            "#include <metal_stdlib>\n{logging}using namespace metal;\n#pragma METAL fp math_mode({mode})\n{contract}\n"
+        )
     }
 
     /// The text, as one reads it: without `#line` directives.
@@ -135,9 +170,6 @@ impl Translation {
         out
     }
 }
-
-const HEAD: &str = "using namespace metal;\n\
-    #pragma METAL fp math_mode(safe)\n#pragma METAL fp contract(off)\n\n";
 
 fn push(out: &mut String, indent: usize, text: &str) {
     if !text.is_empty() {
@@ -381,6 +413,7 @@ fn build(kernel: &syn::ItemFn, program: &mut Program<'_>) -> std::result::Result
         type_parameters,
         const_parameters,
         collective,
+        math: Math::Safe,
         logs: program.logs,
         lines,
     })

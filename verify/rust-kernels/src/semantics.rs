@@ -45,3 +45,17 @@ pub fn names(device: &[u32], constant: &mut [u32], #[thread_position_in_grid] th
     let max = auto.max(half);
     constant[thread] = float4(max) + half;
 }
+
+/// A product and a sum, which nothing contracts.
+#[elinvar::kernel]
+pub fn two_roundings(x: &[f32], out: &mut [f32], #[thread_position_in_grid] i: usize) {
+    let (a, b) = (x[i], x[i + 1]);
+    out[i] = a * a + b;
+}
+
+/// The same in Metal's default math mode.
+#[elinvar::kernel(math = "fast")]
+pub fn one_rounding(x: &[f32], out: &mut [f32], #[thread_position_in_grid] i: usize) {
+    let (a, b) = (x[i], x[i + 1]);
+    out[i] = a * a + b;
+}

@@ -271,8 +271,8 @@ pub fn stencil3d(input: &[f32], out: &mut [f32], n: u32, #[thread_position_in_gr
     out[at] = 0.5f32.mul_add(input[at], 0.0625 * around);
 }
 
-/// `nbody.metal`.
-#[elinvar::kernel]
+/// `nbody.metal`, in the math mode in which Metal compiles it.
+#[elinvar::kernel(math = "fast")]
 pub fn nbody(
     bodies: &[Vec4<f32>],
     accelerations: &mut [Vec4<f32>],

@@ -1,7 +1,7 @@
 //! Results that `docs/rust-kernels.md` defines.
 
 use elinvar::{Device, Error, Grid, Result};
-use elinvar_rust_kernels::semantics::{beyond, casts, defined, names};
+use elinvar_rust_kernels::semantics::{beyond, casts, defined, names, one_rounding, two_roundings};
 
 #[test]
 fn what_panics_on_the_host_is_defined_on_devices() -> Result<()> {
@@ -84,5 +84,26 @@ fn names_that_msl_reserves() -> Result<()> {
     names.host(Grid::threads(3), (&xs, &mut host));
     let expected: Vec<u32> = xs.iter().map(|x| (((x + 1) * 2 + 1) << 3) + x + 1).collect();
     assert_eq!((out.to_vec()?, host.to_vec()), (expected.clone(), expected));
+    Ok(())
+}
+
+#[test]
+fn math_modes_are_those_of_the_attribute() -> Result<()> {
+    let device = Device::system_default()?;
+    let stream = device.stream()?;
+    let (tiny, n) = (f32::EPSILON, 100);
+    let values: Vec<f32> =
+        (0..=n).map(|i| if i % 2 == 0 { 1.0 + (i + 1) as f32 * tiny } else { -1.0 }).collect();
+    let x = device.buffer_with_data(&values)?;
+    let (mut two, mut one) = (device.buffer::<f32>(n)?, device.buffer::<f32>(n)?);
+    two_roundings.launch(&stream, Grid::threads(n), (&x, &mut two))?.wait()?;
+    one_rounding.launch(&stream, Grid::threads(n), (&x, &mut one))?.wait()?;
+    let (two, one) = (two.to_vec()?, one.to_vec()?);
+    for i in 0..n {
+        let (a, b) = (values[i], values[i + 1]);
+        assert_eq!((two[i], one[i]), (a * a + b, a.mul_add(a, b)), "element {i}");
+    }
+    assert_ne!(two, one, "the modes differ");
+    assert!(two_roundings::MSL.contains("math_mode(safe)") && one_rounding::MSL.contains("math_mode(fast)"));
     Ok(())
 }

@@ -63,6 +63,7 @@ arguments!(WriteArg: &mut Buffer<T>, BufferSliceMut<'_, T>, &mut BufferSliceMut<
 pub struct BoundKernel {
     name: &'static str,
     text: &'static str,
+    math: MathMode,
     instance: String,
     arguments: ArgList,
     lengths: ArgList,
@@ -74,6 +75,7 @@ impl BoundKernel {
     pub fn new(
         name: &'static str,
         text: &'static str,
+        math: MathMode,
         types: &[(&'static str, &'static str)],
         constants: &[(&'static str, &'static str, String)],
     ) -> Self {
@@ -87,6 +89,7 @@ impl BoundKernel {
         Self {
             name,
             text,
+            math,
             instance,
             arguments: ArgList::new(),
             lengths: ArgList::new(),
@@ -148,7 +151,7 @@ impl BoundKernel {
             files.push(file(format!("{}.instance.metal", self.name), &head));
         }
         files.push(file(format!("{}.metal", self.name), self.text));
-        Source { files, math: MathMode::Safe, ..Source::default() }
+        Source { files, math: self.math, ..Source::default() }
     }
 
     /// The compiled kernel with checks, as for [`CheckedKernel::launch`] with [`BoundKernel::arguments`].

@@ -9,7 +9,7 @@ use crate::tensor::operation::{
     Operands, Operate, expect_float, expect_shape, fail, named_axes, reduced_shape,
 };
 use crate::tensor::plan::{StepArg, Steps};
-use crate::tensor::rows::{Rows, SIMDGROUP, step_class};
+use crate::tensor::rows::{GROUP, Rows, SIMDGROUP, step_class};
 use crate::tensor::view::Dims;
 
 /// What elements are reduced to.
@@ -288,6 +288,8 @@ impl Softmax {
 const COLUMN_PARTS: [usize; 2] = [16, 32];
 /// Threads of a threadgroup for columns on a CPU: of few columns, and of many.
 const COLUMNS: [usize; 2] = [64, 256];
+/// Threads of a row that fewer cannot hold in registers.
+const WIDE_GROUP: usize = 1024;
 /// Elements of a row or column that a thread can hold in registers on a GPU.
 const MOST_HELD: usize = 32;
 /// Exponentials of a row that a thread can keep in private memory on a CPU.
@@ -351,7 +353,12 @@ impl Operate for Softmax {
             true => few,
             false => 1,
         };
-        let threads = if columns { parts } else { rows.threads() };
+        let wide = if count > GROUP * MOST_HELD { WIDE_GROUP } else { GROUP };
+        let threads = match (columns, rows.are_long()) {
+            (true, _) => parts,
+            (false, true) => wide,
+            (false, false) => SIMDGROUP,
+        };
         let each = count.div_ceil(threads).next_power_of_two();
         let held = match is_cpu {
             true if columns || self.logarithm || count > MOST_KEPT * SIMDGROUP => 0,
@@ -391,7 +398,7 @@ impl Operate for Softmax {
         };
         let grid = match (columns, parts) {
             (false, _) if is_cpu => rows.grid_of_simdgroups(together)?,
-            (false, _) => rows.grid(1)?,
+            (false, _) => rows.grid_of(1, wide)?,
             (true, 1) if is_cpu => {
                 // Wide threadgroups access memory in order; each unit should have some.
                 let is_wide = rows.count() >= 4 * units * COLUMNS[1];

@@ -16,7 +16,7 @@ pub(crate) struct Rows {
 }
 
 /// Threads of a threadgroup.
-const GROUP: usize = 256;
+pub(crate) const GROUP: usize = 256;
 /// Threads of a simdgroup.
 pub(crate) const SIMDGROUP: usize = 32;
 /// Rows of more elements have a whole threadgroup.
@@ -58,11 +58,6 @@ impl Rows {
         self.length() > LONG
     }
 
-    /// Number of threads of a row, unless rows are columns.
-    pub(crate) fn threads(&self) -> usize {
-        if self.are_long() { GROUP } else { SIMDGROUP }
-    }
-
     /// The number of rows, if threads can count them.
     fn counted(&self) -> Result<usize> {
         let rows = self.count();
@@ -76,10 +71,15 @@ impl Rows {
 
     /// The grid of a kernel for rows, of `parts` parts each.
     pub(crate) fn grid(&self, parts: usize) -> Result<Grid> {
+        self.grid_of(parts, GROUP)
+    }
+
+    /// As [`Rows::grid`], with threadgroups of `threads`.
+    pub(crate) fn grid_of(&self, parts: usize, threads: usize) -> Result<Grid> {
         let rows = self.counted()?;
-        let groups = if self.are_long() { rows } else { rows.div_ceil(GROUP / SIMDGROUP) };
+        let groups = if self.are_long() { rows } else { rows.div_ceil(threads / SIMDGROUP) };
         let x = groups.clamp(1, MOST_GROUPS);
-        Ok(Grid::groups((x, parts, groups.div_ceil(x))).group(GROUP))
+        Ok(Grid::groups((x, parts, groups.div_ceil(x))).group(threads))
     }
 
     /// Consecutive rows that a simdgroup has on a CPU of `units` compute units, each of which should have several simdgroups.

@@ -17,9 +17,11 @@ constant bool WIDE [[function_constant(6)]];
 constant uint PARTS [[function_constant(7)]];
 constant constexpr uint MOST_PARTS = 32;
 // Number of elements that a thread keeps in registers, so that memory is read once, or up to which a CPU's thread keeps the exponentials
-// in private memory; 0 for none.
+// in private memory; 0 for none. Without registers memory is read twice.
 constant uint HELD [[function_constant(8)]];
 constant constexpr uint MOST_HELD = 32;
+// Number of elements that a thread loads at once where it keeps none.
+constant constexpr uint AT_ONCE = 8;
 
 // Whether exponentials are kept in the output until their sum is known; otherwise they are computed twice.
 constant bool KEEPS = !LOGARITHM && TYPE_OUT == F32;
@@ -32,15 +34,22 @@ struct SoftmaxSize {
     ulong together;
 };
 
-// Combines the values of the threads of a row.
+// Combines the values of the threads of a row. `none` is that of no element.
 struct RowFold {
     threadgroup float* partial;
     uint simdgroup, simdgroups, lane;
 
     template <typename F>
-    float operator()(float value, F f) const
+    float operator()(float value, F f, float none) const
     {
-        return WIDE ? fold_group(value, f, partial, simdgroup, simdgroups, lane) : fold_simd(value, f);
+        value = fold_simd(value, f);
+        if (WIDE) {
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            partial[simdgroup] = value;
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            value = fold_simd(lane < simdgroups ? partial[lane] : none, f);
+        }
+        return value;
     }
 };
 
@@ -50,7 +59,7 @@ struct ColumnFold {
     uint part, lane;
 
     template <typename F>
-    float operator()(float value, F f) const
+    float operator()(float value, F f, float) const
     {
         if (PARTS == 1) {
             return value;
@@ -83,14 +92,14 @@ inline void softmax_held(device const uchar* in, device uchar* out, I in_at, I o
     for (uint k = 0; k < HELD; ++k) {
         most = Larger()(most, x[k]);
     }
-    most = fold(most, Larger());
+    most = fold(most, Larger(), -INFINITY);
 #pragma clang loop unroll(full)
     for (uint k = 0; k < HELD; ++k) {
         float e = exp(x[k] - most);
         sum += e;
         x[k] = LOGARITHM ? x[k] : e;
     }
-    sum = fold(sum, Plus());
+    sum = fold(sum, Plus(), 0.0f);
     float by = 1.0f / sum, less = log(sum);
 #pragma clang loop unroll(full)
     for (uint k = 0; k < HELD; ++k) {
@@ -98,6 +107,18 @@ inline void softmax_held(device const uchar* in, device uchar* out, I in_at, I o
         if (i < count) {
             store(out, out_at + i * out_step, TYPE_OUT, LOGARITHM ? x[k] - most - less : x[k] * by);
         }
+    }
+}
+
+// Elements `first`, `first + threads`, …, minus infinity behind the last of `count`. Loads without a condition are not waited for one by one.
+template <typename I>
+inline void load_at_once(device const uchar* in, I in_at, I in_step, I first, I threads, I count, thread float* x)
+{
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < AT_ONCE; ++k) {
+        I i = first + k * threads;
+        float value = load<float>(in, in_at + min(i, count - 1) * in_step, TYPE_IN);
+        x[k] = i < count ? value : -INFINITY;
     }
 }
 
@@ -109,32 +130,43 @@ inline void softmax(device const uchar* in, device uchar* out, I in_at, I out_at
         softmax_held(in, out, in_at, out_at, in_step, out_step, first, threads, count, fold);
         return;
     }
+    // The maximum so far, and the sum of exponentials without it; a block of elements at a time, which changes it at most once.
     float most = -INFINITY, sum = 0.0f;
-    for (I i = first; i < count; i += threads) {
-        most = Larger()(most, load<float>(in, in_at + i * in_step, TYPE_IN));
-    }
-    most = fold(most, Larger());
-    for (I i = first; i < count; i += threads) {
-        float e = exp(load<float>(in, in_at + i * in_step, TYPE_IN) - most);
-        sum += e;
-        if (KEEPS) {
-            store(out, out_at + i * out_step, F32, e);
+    for (I i = first; i < count; i += AT_ONCE * threads) {
+        float x[AT_ONCE], larger = most;
+        load_at_once(in, in_at, in_step, i, threads, count, x);
+#pragma clang loop unroll(full)
+        for (uint k = 0; k < AT_ONCE; ++k) {
+            larger = Larger()(larger, x[k]);
+        }
+        // Minus infinity alone adds nothing.
+        float from = larger == -INFINITY ? 0.0f : larger;
+        sum *= exp(most - from);
+        most = larger;
+#pragma clang loop unroll(full)
+        for (uint k = 0; k < AT_ONCE; ++k) {
+            sum += exp(x[k] - from);
         }
     }
-    sum = fold(sum, Plus());
+    float own = most;
+    most = fold(most, Larger(), -INFINITY);
+    sum = fold(sum * exp(own - most), Plus(), 0.0f);
     float by = 1.0f / sum, less = log(sum);
-    for (I i = first; i < count; i += threads) {
-        if (KEEPS) {
-            store(out, out_at + i * out_step, F32, load<float>(out, out_at + i * out_step, F32) * by);
-        } else {
-            float x = load<float>(in, in_at + i * in_step, TYPE_IN) - most;
-            store(out, out_at + i * out_step, TYPE_OUT, LOGARITHM ? x - less : exp(x) * by);
+    for (I i = first; i < count; i += AT_ONCE * threads) {
+        float x[AT_ONCE];
+        load_at_once(in, in_at, in_step, i, threads, count, x);
+#pragma clang loop unroll(full)
+        for (uint k = 0; k < AT_ONCE; ++k) {
+            if (i + k * threads < count) {
+                float above = x[k] - most;
+                store(out, out_at + (i + k * threads) * out_step, TYPE_OUT, LOGARITHM ? above - less : exp(above) * by);
+            }
         }
     }
 }
 
 template <typename I>
-[[kernel]] void softmax_rows(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
+[[kernel, max_total_threads_per_threadgroup(1024)]] void softmax_rows(device const uchar* in [[buffer(0)]], device uchar* out [[buffer(1)]],
                              constant Axes<2>& kept [[buffer(2)]], constant SoftmaxSize& size [[buffer(3)]],
                              uint3 group [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
                              uint local [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],

@@ -6,7 +6,7 @@ use elinvar::tensor::{DataType, Map, Reduce, Reduction, Softmax};
 use super::super::CaseResult;
 use super::{Layout, Near, Random, Stored, UNIT, compute, indices, linear};
 
-cases! { "tensor": reductions, sums_of_integers, random_axes, long_rows, extremes, softmax, softmax_of_any_axis, softmax_of_lengths, softmax_of_many_rows, softmax_of_mixed_rows, softmax_of_growing_columns, softmax_of_many_columns, softmax_extremes }
+cases! { "tensor": reductions, sums_of_integers, random_axes, long_rows, extremes, softmax, softmax_of_any_axis, softmax_of_lengths, softmax_of_many_rows, softmax_of_mixed_rows, softmax_of_growing_columns, softmax_of_growing_rows, softmax_of_many_columns, softmax_extremes }
 
 const ALL: [Reduction; 7] = [
     Reduction::Sum,
@@ -282,6 +282,31 @@ fn softmax_of_growing_columns(device: &Device) -> CaseResult {
             if data_type != DataType::F16 || logarithm {
                 check_softmax(device, Softmax { axis: 0, logarithm }, &(x, values.clone()), out)?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Rows that are too long to be kept, of which the maximum changes late, is alone behind minus infinities, or is not a number.
+fn softmax_of_growing_rows(device: &Device) -> CaseResult {
+    let columns = 40_013;
+    let value = |at: usize| match (at / columns, at % columns) {
+        (0, column) => column as f64 * 0.001 - 20.0,
+        (1, column) if column < 39_000 => f64::NEG_INFINITY,
+        (2, column) if column == columns - 1 => 60.0,
+        (3, 17) => f64::NAN,
+        (4, _) => f64::NEG_INFINITY,
+        (5, 40_000) => f64::INFINITY,
+        (row, column) => ((row * 7 + column * 3) % 32) as f64 * 0.25 - 4.0,
+    };
+    let shape = [7, columns];
+    let values: Vec<f64> = (0..7 * columns).map(value).collect();
+    let x = Stored::new(device, DataType::F32, &shape, Layout::row_major(), &values)?;
+    let x = (x, values);
+    for logarithm in [false, true] {
+        for data_type in [DataType::F32, DataType::BF16] {
+            let out = Stored::new(device, data_type, &shape, Layout::row_major(), &[])?;
+            check_softmax(device, Softmax { axis: 1, logarithm }, &x, out)?;
         }
     }
     Ok(())

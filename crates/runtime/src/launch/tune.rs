@@ -23,8 +23,12 @@ const MOST_ROUNDS: usize = 40;
 /// As [`FEWEST_ROUNDS`], of the two that are compared at the end.
 const FEWEST_OF_TWO: usize = 12;
 const TIME: Duration = Duration::from_millis(60);
-/// Largest number of sizes that are measured.
+/// Largest number of sizes that are compared.
 const CANDIDATES: usize = 8;
+/// Time in which a GPU runs all sizes once, so that those that are compared are selected by measurement.
+const GLANCE_NS: u64 = 10_000_000;
+/// Measurements of each for that.
+const GLANCES: usize = 3;
 /// A size is not faster if it saves less than this part of the time.
 const NOISE: u64 = 50;
 
@@ -152,8 +156,8 @@ impl Kernel {
 
     /// Finds a threadgroup size for launches over grids of about this size. Later launches over such grids use it if they specify none.
     ///
-    /// A measurement runs the kernel several times with each of up to eight sizes that the model expects to be fast, in turns,
-    /// and blocks until all runs have ended. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of the
+    /// A measurement runs the kernel several times with each of up to eight sizes, in turns, and blocks until all runs have ended. These are the sizes that
+    /// the model expects to be fast; on a GPU that runs all in a few milliseconds, those that are so in three runs of each. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of the
     /// suggested one only if it is faster by more than 2 %. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
     ///
     /// # Safety
@@ -186,9 +190,12 @@ impl Kernel {
                 reason: "expected to be fastest by the model, not measured".into(),
             });
         }
-        let sizes = candidates(threads, most, caps, signature, CANDIDATES, resident);
+        // A CPU compiles code for each size.
+        let is_cpu = self.device.kind() == DeviceKind::Cpu;
+        let count = if is_cpu { CANDIDATES } else { usize::MAX };
+        let sizes = candidates(threads, most, caps, signature, count, resident);
         let cache = Cache::user(env!("CARGO_PKG_VERSION"));
-        let key = cache.key("threadgroup size, 1").text(&self.device.identity()).text(&self.identity);
+        let key = cache.key("threadgroup size, 2").text(&self.device.identity()).text(&self.identity);
         let key = key.text(&format!("{:?}", class(threads))).finish();
         let known: Option<([u32; 3], u64)> = match tuning {
             Tuning::Remembered => cache.load(&key).and_then(|bytes| decode(&bytes)),
@@ -205,7 +212,8 @@ impl Kernel {
                 let args = args.into_args();
                 let kept = Kept::new(stream, &args)?;
                 // SAFETY: the caller vouches for launches with any size.
-                let measured = unsafe { fastest(stream, runs, &args) };
+                let measured =
+                    unsafe { selected(stream, runs, &args).and_then(|runs| fastest(stream, runs, &args)) };
                 kept.restore(stream)?;
                 let measured = measured?;
                 let measured = Measured { group: sizes[measured.index], ns: measured.ns };
@@ -253,6 +261,27 @@ impl Run {
         })?;
         Ok(profile.min_ns())
     }
+}
+
+/// The launches that are to be compared, of those in the model's order: the first, and the others that a glance shows to be fastest. A long launch
+/// is not looked at: then they are the first ones.
+#[allow(unsafe_code)] // launches
+unsafe fn selected(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) -> Result<Vec<Run>> {
+    let Some(first) = runs.first().filter(|_| runs.len() > CANDIDATES) else { return Ok(runs) };
+    // SAFETY: the caller vouches for the launches.
+    let ns = unsafe { first.once(stream, args) }?;
+    if ns.saturating_mul(runs.len() as u64) <= GLANCE_NS {
+        for _ in 0..GLANCES {
+            for run in &mut runs {
+                // SAFETY: the caller vouches for the launches.
+                run.ns = run.ns.min(unsafe { run.once(stream, args) }?);
+            }
+        }
+        runs[1..].sort_by_key(|run| run.ns);
+        runs.iter_mut().for_each(|run| run.ns = u64::MAX);
+    }
+    runs.truncate(CANDIDATES);
+    Ok(runs)
 }
 
 /// The fastest of these launches; the first, unless another is faster by more than the noise.

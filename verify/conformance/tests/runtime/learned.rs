@@ -2,9 +2,10 @@
 
 use crate::support;
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use elinvar::driver::{Access, Packed, Scalar};
@@ -58,6 +59,27 @@ fn a_size_is_measured_and_used() {
     tune(&bench, &kernel, Grid::threads((100, 100))).unwrap();
     let tuned = kernel.threadgroup_size(Grid::threads((100, 100))).unwrap().unwrap();
     assert_eq!((flat.volume(), tuned.volume()), (256, 128));
+}
+
+/// Of a short launch all shapes are looked at, of a long one those that the model expects to be fast.
+#[test]
+fn unexpected_shapes_are_found_where_launches_are_short() {
+    for (unit, is_found) in [(1, true), (1_000_000, false)] {
+        let bench = Bench::new();
+        let sizes = Arc::<Mutex<BTreeSet<[u32; 3]>>>::default();
+        let seen = sizes.clone();
+        let data = pointer("data", Scalar::U32, Access::ReadWrite);
+        let kernel = bench.declare(signature("likes_512_by_2", vec![data]), move |launch| {
+            let size = launch.group().to_array();
+            launch.take_ns(unit * if size == [512, 2, 1] { 1000 } else { 2000 });
+            seen.lock().unwrap().insert(size);
+            Ok(())
+        });
+        let tuned = tune(&bench, &kernel, Grid::threads((1024, 1024))).unwrap();
+        assert_eq!(tuned.group.to_array() == [512, 2, 1], is_found, "{tuned}");
+        let count = sizes.lock().unwrap().len();
+        assert_eq!(count > 8, is_found, "{count} sizes were measured");
+    }
 }
 
 /// A kernel that adds 1 to the first element and counts its runs, fastest with 64 threads per threadgroup.

@@ -80,6 +80,37 @@ fn job(launcher: &[&str], mode: &str, variables: &[(&str, &str)]) -> std::io::Re
         .output()
 }
 
+const MPIRUN: [&str; 5] = ["mpirun", "-n", "4", "--oversubscribe", "--allow-run-as-root"];
+
+fn mpi_variables(engine: &str) -> [(&str, &str); 2] {
+    [("ELINVAR_COLLECTIVES", engine), ("OMPI_MCA_btl_vader_single_copy_mechanism", "none")]
+}
+
+/// Tells that there is no `mpirun`, unless it is required.
+fn no_mpirun(error: &std::io::Error) {
+    let required = std::env::var("ELINVAR_REQUIRE_MPI").is_ok_and(|value| value == "1");
+    assert!(!required, "mpirun: {error}");
+    eprintln!("skipped: mpirun: {error}; `scripts/setup.sh mpi` installs Open MPI");
+}
+
+/// The number of the process that a rank has written to the folder, when it has.
+fn process_of(folder: &Folder, rank: u64) -> String {
+    let (file, begun) = (folder.file(&rank.to_string()), Instant::now());
+    loop {
+        match std::fs::read_to_string(&file) {
+            Ok(number) if !number.trim().is_empty() => return number.trim().to_owned(),
+            _ => assert!(begun.elapsed() < TIMEOUT, "rank {rank} does not start"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a process runs. One that has ended stays as a zombie until its parent, maybe a new one, reaps it.
+fn runs(number: &String) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+}
+
 fn launcher(processes: &'static str) -> [&'static str; 5] {
     [env!("CARGO_BIN_EXE_elinvar"), "launch", "-n", processes, "--"]
 }
@@ -100,17 +131,10 @@ fn the_heat_equation_is_bit_equal_on_any_number_of_ranks() {
     for processes in ["1", "3", "4"] {
         assert_eq!(result(&job(&launcher(processes), "heat", &[]).unwrap()), alone, "{processes} processes");
     }
-    let mpirun = ["mpirun", "-n", "4", "--oversubscribe", "--allow-run-as-root"];
     for engine in ["mpi", "ring"] {
-        let variables =
-            [("ELINVAR_COLLECTIVES", engine), ("OMPI_MCA_btl_vader_single_copy_mechanism", "none")];
-        match job(&mpirun, "heat", &variables) {
+        match job(&MPIRUN, "heat", &mpi_variables(engine)) {
             Ok(output) => assert_eq!(result(&output), alone, "{engine}"),
-            Err(error) => {
-                let required = std::env::var("ELINVAR_REQUIRE_MPI").is_ok_and(|value| value == "1");
-                assert!(!required, "mpirun: {error}");
-                eprintln!("skipped: mpirun: {error}; `scripts/setup.sh mpi` installs Open MPI");
-            }
+            Err(error) => no_mpirun(&error),
         }
     }
 }
@@ -129,15 +153,7 @@ fn a_rank_is_killed_at_a_random_moment() {
         command.args(["launch", "-n", "4", "--"]).arg(this).args(["--exact", "process", "--nocapture"]);
         command.env("TEST_PROCESS", "sums").env("TEST_FOLDER", folder.path());
         let launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let file = folder.file(&victim.to_string());
-        let begun = Instant::now();
-        let number = loop {
-            match std::fs::read_to_string(&file) {
-                Ok(number) if !number.is_empty() => break number,
-                _ => assert!(begun.elapsed() < TIMEOUT, "turn {turn}: rank {victim} does not start"),
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
+        let number = process_of(&folder, victim);
         std::thread::sleep(delay);
         let begun = Instant::now();
         assert!(Command::new("kill").args(["-9", &number]).status().unwrap().success());
@@ -157,6 +173,35 @@ fn a_rank_is_killed_at_a_random_moment() {
         let went_on = text.matches("has gone on with 3").count();
         let joined = text.matches("has gone on").count();
         assert!(went_on == joined && !text.contains("panicked"), "{place}");
+    }
+}
+
+/// `mpirun` ends the job when a rank is killed: it says so, and no process is left.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_rank_that_is_killed_under_mpirun_ends_the_job() {
+    for (turn, engine) in ["mpi", "ring"].into_iter().cycle().take(6).enumerate() {
+        let folder = Folder::new();
+        let mut command = Command::new(MPIRUN[0]);
+        command.args(&MPIRUN[1..]).arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "process", "--nocapture"]).envs(mpi_variables(engine));
+        command.env("TEST_PROCESS", "sums").env("TEST_FOLDER", folder.path());
+        let launcher = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
+            Ok(launcher) => launcher,
+            Err(error) => return no_mpirun(&error),
+        };
+        let numbers: Vec<String> = (0..4).map(|rank| process_of(&folder, rank)).collect();
+        std::thread::sleep(Duration::from_millis(20 * turn as u64));
+        let begun = Instant::now();
+        assert!(Command::new("kill").args(["-9", &numbers[turn % 4]]).status().unwrap().success());
+        let output = launcher.wait_with_output().unwrap();
+        let place = format!("turn {turn}, {engine}: {}", text(&output));
+        assert!(begun.elapsed() < TIMEOUT, "{:?}: {place}", begun.elapsed());
+        assert!(!output.status.success() && text(&output).contains("signal 9"), "{place}");
+        while numbers.iter().any(runs) {
+            assert!(begun.elapsed() < TIMEOUT, "{numbers:?} run on: {place}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -184,20 +229,7 @@ fn no_process_outlives_a_killed_launcher() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
     command.args(["launch", "-n", "3", "--", "sh", "-c", &script]);
     let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let begun = Instant::now();
-    let number = |rank: u32| loop {
-        if let Ok(text) = std::fs::read_to_string(folder.file(&rank.to_string())) {
-            break text.trim().to_owned();
-        }
-        assert!(begun.elapsed() < TIMEOUT, "rank {rank} does not start");
-        std::thread::sleep(Duration::from_millis(1));
-    };
-    let numbers: Vec<String> = (0..3).map(number).collect();
-    // A process that has ended stays as a zombie until its new parent reaps it.
-    let runs = |number: &String| {
-        let state = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-        state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
-    };
+    let numbers: Vec<String> = (0..3).map(|rank| process_of(&folder, rank)).collect();
     assert!(numbers.iter().all(runs), "{numbers:?}");
     launcher.kill().unwrap();
     launcher.wait().unwrap();

@@ -378,6 +378,8 @@ impl Operate for Softmax {
             (6, rows.are_long().into()),
             (7, (parts as u32).into()),
             (8, (held as u32).into()),
+            (9, (threads as u32).into()),
+            (10, (count == held * threads).into()),
         ];
         let name = match (is_cpu, columns, fits) {
             (true, true, true) => "softmax_blocks_of_columns_32",

@@ -20,6 +20,10 @@ constant constexpr uint MOST_PARTS = 32;
 // in private memory; 0 for none. Without registers memory is read twice.
 constant uint HELD [[function_constant(8)]];
 constant constexpr uint MOST_HELD = 32;
+// Number of threads of a row.
+constant uint THREADS [[function_constant(9)]];
+// Whether the threads of a row or column hold as many elements as it has.
+constant bool WHOLE [[function_constant(10)]];
 // Number of elements that a thread loads at once where it keeps none.
 constant constexpr uint AT_ONCE = 8;
 
@@ -32,6 +36,11 @@ struct SoftmaxSize {
     ulong rows;
     // Of `softmax_pipelined_rows`: consecutive rows of a simdgroup.
     ulong together;
+};
+
+// The larger number. A NaN is left out, and found by the sum of the exponentials.
+struct LargerNumber {
+    float operator()(float x, float most) const { return x > most ? x : most; }
 };
 
 // Combines the values of the threads of a row. `none` is that of no element.
@@ -75,37 +84,62 @@ struct ColumnFold {
     }
 };
 
+// Bytes of an element of a float type.
+inline ulong bytes_of(uint type) { return type == F32 ? 4 : 2; }
+
+// e^x times 2^64, for a number that is not positive, or NaN. Up to -105; results that are that far below a sum are 0.
+constant constexpr float FAR_BELOW = 0x1p-64f;
+inline float exp_scaled(float x)
+{
+    // The lowest bits of a sum with it are the nearest integer.
+    constexpr float rounds = 0x1.8p+23f;
+    x = x < -105.0f ? -105.0f : x;
+    float shifted = fma(x, 0x1.715476p+0f, rounds), n = shifted - rounds;
+    float r = fma(n, 0x1.05c61p-29f, fma(n, -0x1.62e43p-1f, x));
+    float p = fma(r, 0x1.6acfeep-10f, 0x1.123f22p-7f);
+    p = fma(fma(fma(p, r, 0x1.55584ep-5f), r, 0x1.55548ap-3f), r, 0x1.fffffcp-2f);
+    return (1.0f + fma(r * r, p, r)) * as_type<float>((as_type<uint>(shifted) << 23) + (191u << 23));
+}
+
 // Elements `first`, `first + threads`, … of `count`, in registers.
 template <typename I, typename Fold>
 inline void softmax_held(device const uchar* in, device uchar* out, I in_at, I out_at, I in_step, I out_step, I first,
                          I threads, I count, Fold fold)
 {
     float x[MOST_HELD], most = -INFINITY, sum = 0.0f;
+    // At constant distances from the first.
+    device const uchar* from = in + ulong(in_at + first * in_step) * bytes_of(TYPE_IN);
+    device uchar* to = out + ulong(out_at + first * out_step) * bytes_of(TYPE_OUT);
 #pragma clang loop unroll(full)
     for (uint k = 0; k < HELD; ++k) {
         I i = first + k * threads;
-        // Loads without a condition are not waited for one by one.
-        float value = load<float>(in, in_at + min(i, count - 1) * in_step, TYPE_IN);
-        x[k] = i < count ? value : -INFINITY;
+        if (WHOLE || k < HELD / 2) {
+            x[k] = load<float>(from, k * threads * in_step, TYPE_IN);
+        } else {
+            // Loads without a condition are not waited for one by one.
+            float value = load<float>(in, in_at + min(i, count - 1) * in_step, TYPE_IN);
+            x[k] = i < count ? value : -INFINITY;
+        }
     }
+    // A NaN is left out, and found by the sum.
 #pragma clang loop unroll(full)
     for (uint k = 0; k < HELD; ++k) {
-        most = Larger()(most, x[k]);
+        most = fmax(most, x[k]);
     }
-    most = fold(most, Larger(), -INFINITY);
+    most = fold(most, LargerNumber(), -INFINITY);
 #pragma clang loop unroll(full)
     for (uint k = 0; k < HELD; ++k) {
-        float e = exp(x[k] - most);
+        float e = exp_scaled(x[k] - most);
         sum += e;
         x[k] = LOGARITHM ? x[k] : e;
     }
     sum = fold(sum, Plus(), 0.0f);
-    float by = 1.0f / sum, less = log(sum);
+    float by = 1.0f / sum, less = log(sum * FAR_BELOW);
 #pragma clang loop unroll(full)
     for (uint k = 0; k < HELD; ++k) {
         I i = first + k * threads;
-        if (i < count) {
-            store(out, out_at + i * out_step, TYPE_OUT, LOGARITHM ? x[k] - most - less : x[k] * by);
+        if (WHOLE || k < HELD / 2 || i < count) {
+            store(to, k * threads * out_step, TYPE_OUT, LOGARITHM ? x[k] - most - less : x[k] * by);
         }
     }
 }
@@ -137,7 +171,7 @@ inline void softmax(device const uchar* in, device uchar* out, I in_at, I out_at
         load_at_once(in, in_at, in_step, i, threads, count, x);
 #pragma clang loop unroll(full)
         for (uint k = 0; k < AT_ONCE; ++k) {
-            larger = Larger()(larger, x[k]);
+            larger = fmax(larger, x[k]);
         }
         // Minus infinity alone adds nothing.
         float from = larger == -INFINITY ? 0.0f : larger;
@@ -145,13 +179,13 @@ inline void softmax(device const uchar* in, device uchar* out, I in_at, I out_at
         most = larger;
 #pragma clang loop unroll(full)
         for (uint k = 0; k < AT_ONCE; ++k) {
-            sum += exp(x[k] - from);
+            sum += exp_scaled(x[k] - from);
         }
     }
     float own = most;
-    most = fold(most, Larger(), -INFINITY);
+    most = fold(most, LargerNumber(), -INFINITY);
     sum = fold(sum * exp(own - most), Plus(), 0.0f);
-    float by = 1.0f / sum, less = log(sum);
+    float by = 1.0f / sum, less = log(sum * FAR_BELOW);
     for (I i = first; i < count; i += AT_ONCE * threads) {
         float x[AT_ONCE];
         load_at_once(in, in_at, in_step, i, threads, count, x);
@@ -159,7 +193,7 @@ inline void softmax(device const uchar* in, device uchar* out, I in_at, I out_at
         for (uint k = 0; k < AT_ONCE; ++k) {
             if (i + k * threads < count) {
                 float above = x[k] - most;
-                store(out, out_at + (i + k * threads) * out_step, TYPE_OUT, LOGARITHM ? above - less : exp(above) * by);
+                store(out, out_at + (i + k * threads) * out_step, TYPE_OUT, LOGARITHM ? above - less : exp_scaled(above) * by);
             }
         }
     }
@@ -182,9 +216,9 @@ template <typename I>
     I offsets[2] = {0, 0};
     add_offsets<I, 2>(I(row), KEPT, kept, offsets);
     I in_step = stride_of<I>(STEP_IN, size.in_step), out_step = stride_of<I>(STEP_OUT, size.out_step);
-    I first = WIDE ? local : lane, threads = WIDE ? simdgroups * SIMD : SIMD;
-    RowFold fold = {partial, simdgroup, simdgroups, lane};
-    softmax(in, out, offsets[0], offsets[1], in_step, out_step, first, threads, I(size.count), fold);
+    I first = WIDE ? local : lane;
+    RowFold fold = {partial, simdgroup, THREADS / SIMD, lane};
+    softmax(in, out, offsets[0], offsets[1], in_step, out_step, first, I(THREADS), I(size.count), fold);
 }
 
 template <typename I>
@@ -227,11 +261,6 @@ struct Line {
 constant constexpr uint MOST_KEPT = 1024;
 // Numbers of which the maximum is found independently.
 constant constexpr uint MAXIMA = 4;
-
-// The larger number. A NaN is left out, and found by the sum of the exponentials.
-struct LargerNumber {
-    float operator()(float x, float most) const { return x > most ? x : most; }
-};
 
 template <typename I>
 inline float most_of_row(Line<I> line, I count, I lane)

@@ -4,6 +4,7 @@
 //! buffer behind them. Accesses are checked as WGSL demands.
 
 mod lines;
+mod mend;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -220,10 +221,13 @@ fn write(
             "`_buffer_sizes` at index {next}: sizes in bytes of the buffers that end in an array without a length, as `uint`s"
         ));
     }
-    let text = match (source, functions) {
-        (Some((file, _)), Some(functions)) => lines::replace(&text, file, &functions),
-        _ => text,
-    };
+    let mut text = mend::initialization(&text);
+    if has_sizes {
+        text = mend::warnings(&text);
+    }
+    if let (Some((file, _)), Some(functions)) = (source, functions) {
+        text = lines::replace(&text, file, &functions);
+    }
     Ok(Translation {
         msl: text,
         kernels,

@@ -45,3 +45,10 @@ pub fn names(device: &[u32], constant: &mut [u32], #[thread_position_in_grid] th
     let max = auto.max(half);
     constant[thread] = float4(max) + half;
 }
+
+/// Functions whose obvious forms overflow or lose bits.
+#[elinvar::kernel]
+pub fn careful(x: &[f32], y: &[f32], n: &[i32], out: &mut [f32], #[thread_position_in_grid] i: usize) {
+    out[2 * i] = x[i].hypot(y[i]);
+    out[2 * i + 1] = x[i].powi(n[i]);
+}

@@ -70,7 +70,8 @@ pub(super) const PACKAGES: &[Package] = &[
             ("", "{prefix_wg_size}", "128"),
             ("", "{scatter_wg_size}", "256"),
         ],
-        prelude: "const histogram_sg_size: u32 = 32u;
+        // A subgroup of one thread: its host measures how many threads run in lockstep, which WGSL does not promise.
+        prelude: "const histogram_sg_size: u32 = 1u;
 const histogram_wg_size: u32 = 256u;
 const rs_radix_log2: u32 = 8u;
 const rs_radix_size: u32 = 256u;
@@ -79,8 +80,8 @@ const rs_histogram_block_rows: u32 = 15u;
 const rs_scatter_block_rows: u32 = 15u;
 const rs_mem_dwords: u32 = 4096u;
 const rs_mem_sweep_0_offset: u32 = 0u;
-const rs_mem_sweep_1_offset: u32 = 8u;
-const rs_mem_sweep_2_offset: u32 = 8u;
+const rs_mem_sweep_1_offset: u32 = 256u;
+const rs_mem_sweep_2_offset: u32 = 512u;
 ",
         ..PLAIN
     },

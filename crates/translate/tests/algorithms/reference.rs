@@ -67,7 +67,8 @@ fn spmv() -> Algorithm {
 
 /// How often each key comes, by a hash table in threadgroup memory.
 fn table() -> Algorithm {
-    let input: Vec<u32> = words(400, 2).into_iter().map(|word| word % 350 * 0x0100_0193).collect();
+    let input: Vec<u32> =
+        words(400, 2).into_iter().map(|word| (word % 350).wrapping_mul(0x0100_0193)).collect();
     let expected =
         input.iter().map(|key| input.iter().filter(|other| *other == key).count() as u32).collect();
     Algorithm { name: "table", groups: 1, n: 400, expected, input }

@@ -436,20 +436,20 @@ fn pass2(place: Place) {
     let (device, library) = library(&translation);
     let x = device.buffer_with_data(&(0..16).map(|i| i as f32 + 1.0).collect::<Vec<_>>()).unwrap();
     let mut out = device.buffer_with_data(&[0.0_f32; 16]).unwrap();
-    let sizes = device.buffer_with_data(&[64_u32, 64]).unwrap();
+    let sizes = || elinvar::Arg::bytes([64_u32.to_le_bytes(); 2].concat());
     let stream = device.stream().unwrap();
     let grid = || Grid::threads(16).group(16);
     let memory = || Threadgroup::bytes(64);
     let (first, second) = (library.kernel("pass1").unwrap(), library.kernel("pass2").unwrap());
     // SAFETY: all accesses are to the elements of the buffers.
-    unsafe { first.launch(&stream, grid(), (&x, &mut out, 0.5_f32, memory(), &sizes)) }
+    unsafe { first.launch(&stream, grid(), (&x, &mut out, 0.5_f32, memory(), sizes())) }
         .unwrap()
         .wait()
         .unwrap();
     let tile = |i: usize| ((16 - i) * i) as f32;
     assert_eq!(out.to_vec().unwrap(), (0..16).map(|i| tile(15 - i) + 0.5).collect::<Vec<_>>());
     // SAFETY: likewise.
-    unsafe { second.launch(&stream, grid(), (&mut out, memory(), &sizes)) }.unwrap().wait().unwrap();
+    unsafe { second.launch(&stream, grid(), (&mut out, memory(), sizes())) }.unwrap().wait().unwrap();
     assert_eq!(out.to_vec().unwrap(), (0..16).map(|i| tile(15 - (i ^ 1)) + 0.5).collect::<Vec<_>>());
 }
 

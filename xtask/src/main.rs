@@ -13,6 +13,7 @@ mod numerics;
 mod opencl;
 mod text;
 mod tidy;
+mod wgsl;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--j
        [--sample=N] [--device=cpu|cuda] [--pack=BUNDLE]
        | coverage [SELECTION...] | mutants [summary] [CRATE...] [--shard K/N] [--seed N] [--again] [--own-tests-only]
        | numerics [FUNCTION...] [--json] [--samples N] | cuda [PART] [--all] | opencl [PACKAGE...] [PART] [--every=N] [--lanes=N]
+       | wgsl [PART]
   apple    build the Metal driver's tests for Apple's systems, on Linux; run what can be run
   book     build the book from docs/ into target/book
   tidy     check the rules of the house
@@ -34,7 +36,8 @@ usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--j
   mutants  whether the tests notice faults put into the code, on a sample; goes on where it was stopped
   cuda     translate published CUDA C++ of the packages, files with PART in their name, and compile the results, with --all every kernel
   numerics measure the float functions on the CPU and write docs/numerics.md
-  opencl   translate published OpenCL C and compile the results: every Nth file with PART in its name, with vectors of N (1) components";
+  opencl   translate published OpenCL C and compile the results: every Nth file with PART in its name, with vectors of N (1) components
+  wgsl     translate published compute shaders in WGSL, those with PART in their name, and compile the results";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -71,6 +74,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["cuda", rest @ ..] => cuda::run(root, rest),
         ["numerics", rest @ ..] => numerics::run(root, rest),
         ["opencl", rest @ ..] => opencl::run(root, rest),
+        ["wgsl", rest @ ..] => wgsl::run(root, rest),
         ["corpus", rest @ ..] => corpus::run(root, rest),
         _ => bail!("{USAGE}"),
     }

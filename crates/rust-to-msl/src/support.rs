@@ -24,6 +24,8 @@ const NAMES: &[&str] = &[
     "div_euclid",
     "div_ceil",
     "power",
+    "hypotenuse",
+    "power_of",
     "rotate_left",
     "rotate_right",
     "count_zeros",
@@ -117,6 +119,22 @@ pub(crate) fn definition(name: &str, scalar: Scalar, lanes: u8) -> String {
         "power" => format!(
             "inline {ty} power({ty} a, uint n) {{\n    {unsigned} result = 1;\n    for ({unsigned} base = {unsigned}(a); n != 0; n >>= 1) {{\n        \
              if ((n & 1u) != 0) result *= base;\n        base *= base;\n    }}\n    return {ty}(result);\n}}"
+        ),
+        // Squares of `float` overflow, and of small numbers lose bits: both are scaled by a power of two.
+        "hypotenuse" if bits == 32 => format!(
+            "inline {ty} hypotenuse({ty} x, {ty} y) {{\n    {ty} a = fmax(fabs(x), fabs(y)), b = fmin(fabs(x), fabs(y));\n    \
+             if (isinf(a)) return a;\n    if (isnan(x) || isnan(y)) return x + y;\n    \
+             {ty} scale = a > 0x1p60f ? 0x1p-66f : a < 0x1p-60f ? 0x1p100f : 1.0f;\n    a *= scale;\n    b *= scale;\n    \
+             return precise::sqrt(fma(a, a, b * b)) / scale;\n}}"
+        ),
+        "hypotenuse" => format!(
+            "inline {ty} hypotenuse({ty} x, {ty} y) {{\n    if (isinf(x) || isinf(y)) return {ty}(INFINITY);\n    \
+             return {ty}(precise::sqrt(float(x) * float(x) + float(y) * float(y)));\n}}"
+        ),
+        // The products of Rust's `powi`, in its order.
+        "power_of" => format!(
+            "inline {ty} power_of({ty} a, int n) {{\n    {ty} result = 1;\n    for (uint rest = n < 0 ? 0u - uint(n) : uint(n); rest != 0; rest >>= 1) {{\n        \
+             if ((rest & 1u) != 0) result *= a;\n        a *= a;\n    }}\n    return n < 0 ? {ty}(1) / result : result;\n}}"
         ),
         // `rotate` of narrow and signed types, by any amount.
         "rotate_left" => format!(

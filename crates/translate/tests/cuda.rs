@@ -589,3 +589,37 @@ template __global__ void reduce<Most, float>(const float *, float *, int);
     program.run(names[2], (1, 1, 1), 1, (&input, &mut float, 4i32));
     assert_eq!(float.to_vec().expect("results"), [15.5]);
 }
+
+#[test]
+fn constant_variables_of_the_device() {
+    let text = "
+struct Lens { float scale; int offset; };
+__device__ __constant__ float taps[3];
+__constant__ __device__ Lens lens;
+static __device__ __constant__ unsigned char table[4] = {3, 1, 4, 1};
+namespace inner { __device__ __constant__ int shift = 2; }
+__constant__ int later = 1;  // cudaMemcpyToSymbol(later, &one, 4)
+template <class T> __device__ T weighted(const T *values, const float *factors, int n) {
+    T sum = 0;
+    for (int k = 0; k < n; k++) sum += values[k] * factors[k];
+    return sum;
+}
+__device__ float bent(float x) { return x * lens.scale + lens.offset; }
+__global__ void both(const float *in, float *out, int *whole) {
+    int i = threadIdx.x;
+    const float *own = taps;
+    out[i] = bent(weighted(in + i, own, 3));
+    whole[i] = (table[i & 3] << inner::shift) + (int)sizeof(taps) + later;
+}
+__global__ void neither(int *whole) { whole[threadIdx.x] += table[threadIdx.x & 3]; }";
+    let program = program(text);
+    let input = [1.0f32, -2.0, 4.0, 8.0, 0.5, -16.0];
+    let (data, taps) = (program.buffer(&input), program.buffer(&[0.5f32, 2.0, -1.0]));
+    let lens = elinvar::Arg::bytes([3.0f32.to_le_bytes(), (-7i32).to_le_bytes()].concat());
+    let (mut out, mut whole) = (program.buffer(&[0f32; 4]), program.buffer(&[0i32; 4]));
+    program.run("both", (1, 1, 1), 4, (&data, &mut out, &mut whole, &taps, lens, 100i32));
+    program.run("neither", (1, 1, 1), 4, (&mut whole,));
+    let sum = |x: &[f32]| (x[0] * 0.5 + x[1] * 2.0 - x[2]) * 3.0 - 7.0;
+    assert_eq!(out.to_vec().unwrap(), input.windows(3).map(sum).collect::<Vec<_>>());
+    assert_eq!(whole.to_vec().unwrap(), [3, 1, 4, 1].map(|x| (x << 2) + 112 + x));
+}

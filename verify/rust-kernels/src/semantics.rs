@@ -59,3 +59,10 @@ pub fn one_rounding(x: &[f32], out: &mut [f32], #[thread_position_in_grid] i: us
     let (a, b) = (x[i], x[i + 1]);
     out[i] = a * a + b;
 }
+
+/// Functions whose obvious forms overflow or lose bits.
+#[elinvar::kernel]
+pub fn careful(x: &[f32], y: &[f32], n: &[i32], out: &mut [f32], #[thread_position_in_grid] i: usize) {
+    out[2 * i] = x[i].hypot(y[i]);
+    out[2 * i + 1] = x[i].powi(n[i]);
+}

@@ -1,7 +1,7 @@
 //! Results that `docs/rust-kernels.md` defines.
 
 use elinvar::{Device, Error, Grid, Result};
-use elinvar_rust_kernels::semantics::{beyond, casts, defined, names, one_rounding, two_roundings};
+use elinvar_rust_kernels::semantics::{beyond, careful, casts, defined, names, one_rounding, two_roundings};
 
 #[test]
 fn what_panics_on_the_host_is_defined_on_devices() -> Result<()> {
@@ -105,5 +105,51 @@ fn math_modes_are_those_of_the_attribute() -> Result<()> {
     }
     assert_ne!(two, one, "the modes differ");
     assert!(two_roundings::MSL.contains("math_mode(safe)") && one_rounding::MSL.contains("math_mode(fast)"));
+    Ok(())
+}
+
+/// Units in the last place between two numbers; 0 for two NaNs.
+fn distance(a: f32, b: f32) -> u32 {
+    let order = |x: f32| {
+        if x.to_bits() >> 31 == 1 { -((x.to_bits() & 0x7fff_ffff) as i64) } else { x.to_bits() as i64 }
+    };
+    if a.is_nan() && b.is_nan() { 0 } else { order(a).abs_diff(order(b)).try_into().unwrap() }
+}
+
+#[test]
+fn hypot_and_powi_of_hostile_values() -> Result<()> {
+    let device = Device::system_default()?;
+    let stream = device.stream()?;
+    let mut values =
+        vec![0.0, 1.0, 1.0f32.next_up(), 1.0f32.next_down(), 0.3, 3.0, 1e-45, 7e-45, 1.1e-38, 1e-20, 1e19];
+    values.extend([f32::MIN_POSITIVE, f32::MAX, f32::MAX / 1.5, f32::INFINITY, f32::NAN, 8_388_609.0]);
+    for edge in [2.0f32.powi(60), 2.0f32.powi(-60), 2.0f32.powi(64), 2.0f32.powi(-75), 2.0f32.powi(-140)] {
+        values.extend([edge, edge.next_up(), edge.next_down()]);
+    }
+    values.extend(values.clone().iter().map(|x| -x));
+    let exponents = [0, 1, -1, 2, -2, 3, -3, 7, 31, -40, 127, -149, 1 << 24, (1 << 24) + 1, -(1 << 24) - 1];
+    let exponents = [&exponents[..], &[0x7fff_fffe, i32::MAX, -i32::MAX, i32::MIN]].concat();
+    let pairs: Vec<(f32, f32)> = values.iter().flat_map(|x| values.iter().map(|y| (*x, *y))).collect();
+    let (x, y): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
+    let n: Vec<i32> = (0..x.len()).map(|i| exponents[i % exponents.len()]).collect();
+    let (dx, dy) = (device.buffer_with_data(&x)?, device.buffer_with_data(&y)?);
+    let dn = device.buffer_with_data(&n)?;
+    let mut out = device.buffer::<f32>(2 * x.len())?;
+    careful.launch(&stream, Grid::threads(x.len()), (&dx, &dy, &dn, &mut out))?.wait()?;
+    let mut host = vec![0.0; 2 * x.len()];
+    careful.host(Grid::threads(x.len()), (&x, &y, &n, &mut host));
+    let out = out.to_vec()?;
+    for i in 0..x.len() {
+        let exact = f64::from(x[i]).hypot(f64::from(y[i])) as f32;
+        for reference in [exact, host[2 * i]] {
+            let (found, far) = (out[2 * i], distance(out[2 * i], reference));
+            assert!(far <= 1, "hypot({:e}, {:e}) is {found:e}, not {reference:e}", x[i], y[i]);
+        }
+        let (found, expected) = (out[2 * i + 1], host[2 * i + 1]);
+        let equal = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+        assert!(equal, "powi({:e}, {}) is {found:e}, not {expected:e}", x[i], n[i]);
+    }
+    // Every number has every exponent: their counts have no common factor.
+    assert_eq!((values.len() % exponents.len() != 0, x.len()), (true, 64 * 64));
     Ok(())
 }

@@ -175,6 +175,9 @@ struct RawNode {
     bases: Vec<RawBase>,
     tag_used: String,
     inner: Vec<RawNode>,
+    /// Of a list that is shorter than its array: what the rest is, and then the list.
+    #[serde(rename = "array_filler")]
+    array_filler: Vec<RawNode>,
 }
 
 #[derive(Deserialize, Default)]
@@ -305,7 +308,7 @@ fn node(raw: RawNode) -> Node {
         bases: raw.bases.into_iter().map(|base| base.ty.plain.unwrap_or(base.ty.written)).collect(),
         tag: raw.tag_used,
         owned: raw.owned_tag_decl.map_or(0, |owned| id(&owned.id)),
-        children: raw.inner.into_iter().map(node).collect(),
+        children: raw.inner.into_iter().chain(raw.array_filler.into_iter().skip(1)).map(node).collect(),
     }
 }
 

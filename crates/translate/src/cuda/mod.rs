@@ -206,7 +206,8 @@ fn write(
         return Err(Error::Compile(wrong));
     }
     let names = Names::new(&unit, path, &text.text);
-    let mut program = Program::new(&names, text);
+    let symbols = host_symbols(source);
+    let mut program = Program::new(&names, text, &symbols);
     let mut kernels = Vec::new();
     for node in names.functions.iter().copied().filter(|node| is_kernel(node, &program)) {
         if options.kernels.is_empty() || options.kernels.contains(&node.name) {
@@ -217,7 +218,7 @@ fn write(
     let mut indices: Vec<usize> = kernels.iter().map(|kernel| program.kernel(kernel)).collect();
     let fields = program.fields.borrow().clone();
     if !fields.is_empty() {
-        program = Program::new(&names, text);
+        program = Program::new(&names, text, &symbols);
         *program.fields.borrow_mut() = fields;
         indices = kernels.iter().map(|kernel| program.kernel(kernel)).collect();
     }
@@ -393,4 +394,22 @@ fn column(text: &Text, at: usize, column: u32, original: &str) -> u32 {
     let index = places(expanded, word).iter().position(|place| start + place == at).unwrap_or(0);
     let found = places(original, word).get(index).copied().unwrap_or(0);
     u32::try_from(found).unwrap_or(0) + 1
+}
+
+/// Words in the first argument of `cudaMemcpyToSymbol` and other functions that take a variable of the device.
+fn host_symbols(source: &Source) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for file in &source.files {
+        for function in ["ToSymbol", "ToSymbolAsync", "GetSymbolAddress"] {
+            for (at, _) in file.text.match_indices(function) {
+                let Some(rest) = file.text[at + function.len()..].trim_start().strip_prefix('(') else {
+                    continue;
+                };
+                let argument = rest.split([',', ';']).nth(usize::from(function == "GetSymbolAddress"));
+                let words = argument.unwrap_or("").split(|c: char| !(c.is_alphanumeric() || c == '_'));
+                found.extend(words.map(str::to_owned));
+            }
+        }
+    }
+    found
 }

@@ -74,6 +74,7 @@ pub(super) struct Program<'a> {
     pub text: &'a Text,
     pub fields: RefCell<BTreeMap<(u64, usize), Space>>,
     captures: HashMap<u64, &'a Node>,
+    symbols: &'a BTreeSet<String>,
     pub instances: Vec<Instance<'a>>,
     by_key: HashMap<Key, usize>,
     open: Vec<u64>,
@@ -90,10 +91,12 @@ pub(super) struct Program<'a> {
 pub(super) const HEADERS: &str = "elinvar-cuda";
 
 impl<'a> Program<'a> {
-    pub fn new(names: &'a Names<'a>, text: &'a Text) -> Self {
+    /// `symbols` are the names of the variables that host code sets.
+    pub fn new(names: &'a Names<'a>, text: &'a Text, symbols: &'a BTreeSet<String>) -> Self {
         let mut program = Self {
             names,
             text,
+            symbols,
             fields: RefCell::default(),
             captures: HashMap::new(),
             instances: Vec::new(),
@@ -168,11 +171,16 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Whether a variable outside functions is an argument of the kernel: one that the host or the kernel may set.
+    /// Whether a variable outside functions is an argument of the kernel: one that the host or the kernel may set. Constant memory that has a
+    /// value, and is not set in the source, keeps the value.
     pub fn is_argument(&self, node: &Node) -> bool {
         let is_const = node.is_constexpr || node.ty.starts_with("const ");
-        (node.has("CUDADeviceAttr") && !is_const)
-            || (node.has("CUDAConstantAttr") && !(is_const && node.initializer().is_some()))
+        // A struct without a value is made by its constructor.
+        let made = |value: &Node| value.kind == "CXXConstructExpr" && value.children.is_empty();
+        match node.has("CUDAConstantAttr") {
+            true => node.initializer().is_none_or(made) || !is_const && self.symbols.contains(&node.name),
+            false => node.has("CUDADeviceAttr") && !is_const,
+        }
     }
 
     pub fn is_constant_parameter(&self, id: u64) -> bool {

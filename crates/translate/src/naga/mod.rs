@@ -4,6 +4,8 @@
 //! buffer behind them. Accesses are checked as WGSL demands.
 
 mod lines;
+mod mend;
+mod names;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,6 +153,7 @@ fn write(
     source: Option<(&str, &str)>,
 ) -> Result<Translation, String> {
     let mut module = with_values(&module, info, defines)?.unwrap_or(module);
+    names::make_way(&mut module);
     let mut bound: Vec<&GlobalVariable> = Vec::new();
     for (_, variable) in module.global_variables.iter() {
         match (variable.space, variable.binding) {
@@ -172,6 +175,7 @@ fn write(
         let target = msl::BindTarget { buffer: Some(index), mutable: true, ..msl::BindTarget::default() };
         resources.resources.insert(binding, target);
     }
+    let bound_names: Vec<Option<String>> = bound.iter().map(|variable| variable.name.clone()).collect();
     let next = u8::try_from(bound.len()).unwrap_or(MAX_BUFFERS);
     let has_sizes = bound.iter().any(|variable| is_runtime_sized(&module, variable));
     resources.sizes_buffer = has_sizes.then_some(next);
@@ -202,17 +206,36 @@ fn write(
     let mut validator = Validator::new(ValidationFlags::all(), capabilities());
     let info = validator.validate(&module).map_err(|error| error.as_inner().to_string())?;
     let written = msl::write_string(&module, &info, &options, &msl::PipelineOptions::default());
-    let (text, names) = written.map_err(|error| error.to_string())?;
+    let (mut text, names) = written.map_err(|error| error.to_string())?;
     let mut renamed = BTreeSet::new();
     let mut kernels = Vec::new();
     for (entry, name) in module.entry_points.iter().zip(names.entry_point_names) {
-        let name = name.map_err(|error| format!("entry point `{}`: {error}", entry.name))?;
+        let mut name = name.map_err(|error| format!("entry point `{}`: {error}", entry.name))?;
+        if let Some(restored) = names::restored(&text, &name, &entry.name) {
+            (text, name) = (restored, entry.name.clone());
+        }
         if name != entry.name {
             renamed.insert((entry.name.clone(), name.clone()));
         }
-        let group_size = Some(entry.workgroup_size.map(u64::from));
-        kernels.push(Kernel { arguments: arguments(&text, &name), name, group_size });
+        for (index, wanted) in bound_names.iter().enumerate() {
+            let Some(wanted) = wanted else { continue };
+            let buffer = format!("[[buffer({index})]]");
+            let written = arguments(&text, &name).into_iter().find(|argument| argument.msl.contains(&buffer));
+            match written.map(|argument| argument.source).filter(|written| written != wanted) {
+                None => {}
+                Some(written) => match names::restored(&text, &written, wanted) {
+                    Some(restored) => text = restored,
+                    None => _ = renamed.insert((wanted.clone(), written)),
+                },
+            }
+        }
+        kernels.push((name, entry.workgroup_size.map(u64::from)));
     }
+    let kernels = kernels.into_iter().map(|(name, size)| {
+        let arguments = arguments(&text, &name);
+        Kernel { name, arguments, group_size: Some(size) }
+    });
+    let kernels: Vec<Kernel> = kernels.collect();
     let mut differences =
         BTreeSet::from(["accesses outside a buffer or array read zero and write nothing".to_owned()]);
     if has_sizes {
@@ -220,10 +243,13 @@ fn write(
             "`_buffer_sizes` at index {next}: sizes in bytes of the buffers that end in an array without a length, as `uint`s"
         ));
     }
-    let text = match (source, functions) {
-        (Some((file, _)), Some(functions)) => lines::replace(&text, file, &functions),
-        _ => text,
-    };
+    text = mend::initialization(&text);
+    if has_sizes {
+        text = mend::warnings(&text);
+    }
+    if let (Some((file, _)), Some(functions)) = (source, functions) {
+        text = lines::replace(&text, file, &functions);
+    }
     Ok(Translation {
         msl: text,
         kernels,

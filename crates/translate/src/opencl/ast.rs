@@ -116,6 +116,9 @@ struct RawNode {
     #[serde(rename = "declId")]
     label: Option<String>,
     inner: Vec<RawNode>,
+    /// Of a list that is shorter than its array: what the rest is, and then the list.
+    #[serde(rename = "array_filler")]
+    array_filler: Vec<RawNode>,
 }
 
 #[derive(Deserialize, Default)]
@@ -225,7 +228,12 @@ impl Places<'_> {
             }),
         };
         let plain = raw.ty.plain.unwrap_or_else(|| raw.ty.written.clone());
-        let children: Vec<Node> = raw.inner.into_iter().map(|inner| self.node(inner)).collect();
+        let children: Vec<Node> = raw
+            .inner
+            .into_iter()
+            .chain(raw.array_filler.into_iter().skip(1))
+            .map(|inner| self.node(inner))
+            .collect();
         let mut stop = end.map(|place| place.end);
         if raw.kind == "CStyleCastExpr" {
             stop = stop.max(begin.and_then(|place| self.literal_end(place.begin, children.last())));

@@ -243,3 +243,32 @@ __kernel void unnamed(__global int *out) {
     kernel.launch(&stream, Grid::threads(4).group(4), (&mut out,)).unwrap().wait().unwrap();
     assert_eq!(out.to_vec().unwrap(), [76_199, 76_401, 76_190, 76_410]);
 }
+
+#[test]
+fn lists_that_are_shorter_than_their_arrays() {
+    let text = "
+typedef struct { int a[3]; short b; } Pair;
+__constant char word[4] = \"a'\\x01\\n\";
+__kernel void lists(__global int *out, int n) {
+    int i = get_global_id(0);
+    int first[6] = { get_global_id(0), n };
+    int placed[6] = { [2] = get_local_id(0) + n, [4] = 7.9f };
+    Pair pairs[3] = { { { n, 2 }, i }, { .b = get_local_id(0) } };
+    int rows[2][3] = { { i } };
+    int sum = 0;
+    for (int k = 0; k < 6; k++) sum = 3 * sum + first[k] + 100 * placed[k] + word[k & 3];
+    for (int k = 0; k < 3; k++) sum += (pairs[k].a[0] + 5 * pairs[k].a[1] + pairs[k].a[2] + 11 * pairs[k].b) << k;
+    out[i] = sum + rows[0][0] * 1000 + rows[0][1] + rows[1][0] + rows[1][2];
+}";
+    let (device, library) = library(text);
+    let mut out = device.buffer::<i32>(8).unwrap();
+    let stream = device.stream().unwrap();
+    let kernel = library.checked_kernel("lists").unwrap();
+    kernel.launch(&stream, Grid::threads(8).group(4), (&mut out, 9)).unwrap().wait().unwrap();
+    for (i, found) in (0..).zip(out.to_vec().unwrap()) {
+        let (first, placed) = ([i, 9, 0, 0, 0, 0], [0, 0, i % 4 + 9, 0, 7, 0]);
+        let word = [97, 39, 1, 10];
+        let sum = (0..6).fold(0, |sum, k| 3 * sum + first[k] + 100 * placed[k] + word[k & 3]);
+        assert_eq!(found, sum + 9 + 10 + 11 * i + 2 * 11 * (i % 4) + 1000 * i, "thread {i}");
+    }
+}

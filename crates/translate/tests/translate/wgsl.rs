@@ -395,3 +395,77 @@ fn pack(@builtin(global_invocation_id) id: vec3<u32>) {
         assert_eq!(words.to_vec().unwrap(), [expected; 32]);
     }
 }
+
+#[test]
+fn names_of_arguments_and_indices_of_threads_in_structs() {
+    // A local has the name of a buffer; names end in digits; the member that is zeroed by is the second thing with its name; `float2` is a type.
+    let text = "
+struct Place { @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32 }
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> out2: array<f32>;
+@group(0) @binding(2) var<uniform> float2: f32;
+var<workgroup> tile: array<f32, 16>;
+fn scaled(x: f32, index: u32) -> f32 { return x * f32(index); }
+fn at(index: u32) -> f32 { let x = x_at(index); return x; }
+fn x_at(i: u32) -> f32 { return x[i]; }
+@compute @workgroup_size(16)
+fn pass1(place: Place) {
+    var x = at(15u - place.index);
+    tile[place.index] += scaled(x, place.index);
+    workgroupBarrier();
+    out2[place.index] = tile[15u - place.index] + float2;
+}
+@compute @workgroup_size(16)
+fn pass2(place: Place) {
+    tile[place.index] += out2[place.index];
+    workgroupBarrier();
+    out2[place.index] = tile[place.index ^ 1u];
+}";
+    let translation = translated(text);
+    assert_eq!(translation.renamed.into_iter().collect::<Vec<_>>(), [("float2".into(), "float2_".into())]);
+    let sources = translation.kernels.iter().map(|kernel| {
+        let arguments = kernel.arguments.iter().map(|argument| argument.source.as_str());
+        (kernel.name.as_str(), arguments.collect::<Vec<_>>())
+    });
+    let expected = [
+        ("pass1", vec!["x", "out2", "float2_", "tile", "_buffer_sizes"]),
+        ("pass2", vec!["out2", "tile", "_buffer_sizes"]),
+    ];
+    assert_eq!(sources.collect::<Vec<_>>(), expected);
+    let translation = translated(text);
+    let (device, library) = library(&translation);
+    let x = device.buffer_with_data(&(0..16).map(|i| i as f32 + 1.0).collect::<Vec<_>>()).unwrap();
+    let mut out = device.buffer_with_data(&[0.0_f32; 16]).unwrap();
+    let sizes = || elinvar::Arg::bytes([64_u32.to_le_bytes(); 2].concat());
+    let stream = device.stream().unwrap();
+    let grid = || Grid::threads(16).group(16);
+    let memory = || Threadgroup::bytes(64);
+    let (first, second) = (library.kernel("pass1").unwrap(), library.kernel("pass2").unwrap());
+    // SAFETY: all accesses are to the elements of the buffers.
+    unsafe { first.launch(&stream, grid(), (&x, &mut out, 0.5_f32, memory(), sizes())) }
+        .unwrap()
+        .wait()
+        .unwrap();
+    let tile = |i: usize| ((16 - i) * i) as f32;
+    assert_eq!(out.to_vec().unwrap(), (0..16).map(|i| tile(15 - i) + 0.5).collect::<Vec<_>>());
+    // SAFETY: likewise.
+    unsafe { second.launch(&stream, grid(), (&mut out, memory(), sizes())) }.unwrap().wait().unwrap();
+    assert_eq!(out.to_vec().unwrap(), (0..16).map(|i| tile(15 - (i ^ 1)) + 0.5).collect::<Vec<_>>());
+}
+
+#[test]
+fn constant_indices_of_arrays_without_a_length_are_no_warning() {
+    let text = "
+@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+@compute @workgroup_size(1)
+fn third() { data[3] = data[1] + data[2]; }";
+    let translation = translated(text);
+    let (device, library) = library(&translation);
+    let mut data = device.buffer_with_data(&[1_u32, 2, 3, 4]).unwrap();
+    let sizes = device.buffer_with_data(&[16_u32]).unwrap();
+    let stream = device.stream().unwrap();
+    let kernel = library.kernel("third").unwrap();
+    // SAFETY: all accesses are to the elements of the buffer.
+    unsafe { kernel.launch(&stream, Grid::threads(1), (&mut data, &sizes)) }.unwrap().wait().unwrap();
+    assert_eq!(data.to_vec().unwrap(), [1, 2, 3, 5]);
+}

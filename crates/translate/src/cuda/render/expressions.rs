@@ -184,7 +184,8 @@ impl Renderer<'_, '_> {
         if self.program.is_argument(declared) {
             return self.need_name(Need::Global(declared.id));
         }
-        let is_const = declared.is_constexpr || declared.ty.starts_with("const ");
+        let is_const =
+            declared.is_constexpr || declared.ty.starts_with("const ") || declared.has("CUDAConstantAttr");
         if !is_const {
             let why = match declared.storage.as_str() {
                 "static" => "a static variable that changes has no counterpart in Metal",

@@ -122,6 +122,14 @@ impl<'a> Renderer<'_, 'a> {
     fn initializers(&mut self, node: &'a Node) {
         for initializer in node.children.iter().filter(|child| child.kind == "CXXCtorInitializer") {
             let Some(value) = initializer.first() else { continue };
+            if let (Some(field), "InitListExpr", Ty::Array(element, length)) =
+                (&initializer.refers, value.kind.as_str(), self.ty(value))
+                && !element.is_array()
+            {
+                let target = self.program.names.local(&field.name);
+                self.elements(&target, value, &length);
+                continue;
+            }
             let text = match value.kind.as_str() {
                 "CXXConstructExpr"
                     if value.children.is_empty() && self.program.constructor(value).is_none() =>
@@ -143,6 +151,24 @@ impl<'a> Renderer<'_, 'a> {
                 self.refuse(value, "an array that a constructor initializes is not supported");
             }
             self.row(value.begin, format!("self.{target} = {text};"));
+        }
+    }
+
+    /// Sets the elements of an array in braces; those that are not there are 0.
+    fn elements(&mut self, target: &str, list: &'a Node, length: &str) {
+        let given =
+            list.children.iter().filter(|child| child.kind != "ImplicitValueInitExpr" && !child.is_null());
+        let mut count = 0;
+        for value in given {
+            let text = self.expr(value);
+            self.row(value.begin, format!("self.{target}[{count}] = {text};"));
+            count += 1;
+        }
+        if length.parse() != Ok(count) {
+            self.row(
+                list.begin,
+                format!("for (uint i = {count}; i < {length}; i++) self.{target}[i] = {{}};"),
+            );
         }
     }
 

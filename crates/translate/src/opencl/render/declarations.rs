@@ -205,6 +205,9 @@ impl Renderer<'_> {
 
     /// The value of an initializer. In braces conversions are explicit, because C++ does not allow narrowing.
     pub fn initializer(&mut self, node: &Node) -> String {
+        if let Some(list) = unterminated(node) {
+            return list;
+        }
         if node.kind != "InitListExpr" {
             return self.node(node);
         }
@@ -253,6 +256,29 @@ impl Renderer<'_> {
         let at = skip_blank(self.text, end);
         if self.text[at..].starts_with(';') { at + 1 } else { end }
     }
+}
+
+/// A string that fills its array without the 0 at the end, which C++ does not allow, as a list.
+fn unterminated(node: &Node) -> Option<String> {
+    let (_, length) =
+        node.plain.strip_suffix(']')?.rsplit_once('[').filter(|_| node.kind == "StringLiteral")?;
+    let mut rest = node.value.strip_prefix('"')?.strip_suffix('"')?;
+    let mut letters = Vec::new();
+    while let Some(first) = rest.chars().next() {
+        let behind = &rest[first.len_utf8()..];
+        let digits =
+            |digits: &str, radix| digits.len() - digits.trim_start_matches(|c: char| c.is_digit(radix)).len();
+        let size = match (first, behind.chars().next()) {
+            ('\\', Some('x')) => 2 + digits(&behind[1..], 16),
+            ('\\', Some('0'..='7')) => 1 + digits(behind, 8).min(3),
+            ('\\', Some(escaped)) => 1 + escaped.len_utf8(),
+            _ => first.len_utf8(),
+        };
+        let letter = &rest[..size];
+        letters.push(if letter == "'" { r"'\''".to_owned() } else { format!("'{letter}'") });
+        rest = &rest[size..];
+    }
+    (length.parse() == Ok(letters.len())).then(|| format!("{{{}}}", letters.join(", ")))
 }
 
 /// The struct that a declaration defines.

@@ -1,6 +1,6 @@
 //! Accesses and branches as facts: their addresses, classes and transactions.
 
-use elinvar_ir::{BlockId, Callee, IntPredicate, Location, Op, Operand, Term};
+use elinvar_ir::{BlockId, Callee, IntPredicate, Location, Op, Operand, Term, ValueId};
 use elinvar_spmd::intrinsic::{Intrinsic, Position};
 use serde::Serialize;
 
@@ -120,20 +120,45 @@ pub(crate) fn name_of(kernel: &Kernel<'_>, symbol: &Symbol) -> String {
             if *offset == 0 { name.into() } else { format!("{name}[{offset}]") }
         }
         Symbol::Iteration(index) => format!("iteration{index}"),
-        Symbol::Value(value) => format!("v{}", value.0),
+        Symbol::Value(value) => loaded(kernel, *value).unwrap_or_else(|| format!("v{}", value.0)),
+    }
+}
+
+/// The name of a number that is loaded from a constant place of an object.
+fn loaded(kernel: &Kernel<'_>, value: ValueId) -> Option<String> {
+    let Op::Load { ptr, .. } = &kernel.definition(value)?.op else { return None };
+    let form = kernel.form(&ptr.op);
+    let name = object(kernel, form.root()?)?;
+    match form.without(|symbol| matches!(symbol, Symbol::Base(_))).as_constant()? {
+        0 => Some(name),
+        offset => Some(format!("{name}[{offset}]")),
     }
 }
 
 fn object(kernel: &Kernel<'_>, root: &Root) -> Option<String> {
     match root {
         Root::Argument(index) => Some(kernel.signature.args.get(*index)?.name.clone()),
-        // `_ZZ…E4tile` is `tile`.
-        Root::Global(name) => {
-            let last = name.rsplit(|c: char| c.is_ascii_digit()).next().unwrap_or(name);
-            Some(if last.is_empty() { name } else { last }.to_owned())
-        }
+        Root::Global(name) => Some(variable(name).to_owned()),
         Root::Private(_) => None,
     }
+}
+
+/// The name of a variable in the source: `_ZZ…E4tile` is `tile`, whose length is 4.
+pub(crate) fn variable(mangled: &str) -> &str {
+    let digits = || mangled.match_indices(|c: char| c.is_ascii_digit()).map(|(at, _)| at);
+    let starts = |before: &'static str| {
+        let is_start = move |at: &usize| mangled[..*at].ends_with(|c: char| before.contains(c));
+        digits().filter(is_start)
+    };
+    let name = |at: usize| {
+        let rest = mangled[at..].trim_start_matches(|c: char| c.is_ascii_digit());
+        let len: usize = mangled[at..mangled.len() - rest.len()].parse().ok()?;
+        let (name, behind) = rest.split_at_checked(len)?;
+        // Variables of one name in a function are numbered, and so are copies.
+        (!name.is_empty() && (behind.is_empty() || behind.starts_with(['_', '.']))).then_some(name)
+    };
+    // Of a function's variable, behind its type; of others, behind `_Z` or `_ZL`. Types have lengths too.
+    starts("E").find_map(name).or_else(|| starts("ZL").find_map(name)).unwrap_or(mangled)
 }
 
 pub(crate) fn text(kernel: &Kernel<'_>, poly: &Poly) -> String {
@@ -313,4 +338,28 @@ pub(crate) fn scalars(kernel: &Kernel<'_>) -> Vec<String> {
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::variable;
+
+    #[test]
+    fn variables_have_their_names_in_the_source() {
+        for (mangled, name) in [
+            ("_ZZ6reduceE4tile", "tile"),
+            ("_ZZ6reducePU9MTLdevicefjE5tile2", "tile2"),
+            ("_ZZ1kvE1s_0", "s"),
+            ("_ZZ1kPU9MTLdevicefRKjDv2_jDv4_jE1s", "s"),
+            ("_Z4tile", "tile"),
+            ("_ZZ2k3vE12a1234567890b", "a1234567890b"),
+            ("_ZZ1kvE2é", "é"),
+            ("_ZL5table.12", "table"),
+            ("table", "table"),
+            ("t4", "t4"),
+            ("", ""),
+        ] {
+            assert_eq!(variable(mangled), name);
+        }
+    }
 }

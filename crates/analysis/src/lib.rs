@@ -16,6 +16,7 @@ mod findings;
 mod forms;
 mod launch;
 mod loops;
+mod missing_barriers;
 mod occupancy;
 mod operations;
 mod poly;

@@ -101,6 +101,11 @@ impl Poly {
         (product.terms.len() <= MAX_TERMS).then_some(product)
     }
 
+    /// The products' factors and coefficients.
+    pub fn terms(&self) -> impl Iterator<Item = (&[Symbol], i128)> {
+        self.terms.iter().map(|(factors, coefficient)| (factors.as_slice(), *coefficient))
+    }
+
     /// The value, if it has no symbol.
     pub fn as_constant(&self) -> Option<i128> {
         match self.terms.len() {

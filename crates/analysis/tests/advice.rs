@@ -54,6 +54,24 @@ fn remedies_are_found_in_the_kernel_and_not_in_its_twin() {
     }
 }
 
+/// A stride that the kernel loads has the name of its place, also in memory that is not `constant`.
+#[test]
+fn a_reason_names_what_a_stride_depends_on() {
+    for (space, name) in [("device const", "sizes[4]"), ("constant", "sizes[4]")] {
+        let source = format!(
+            "#include <metal_stdlib>\nusing namespace metal;\n\
+             kernel void outer(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]], device float* out [[buffer(2)]], \
+             {space} uint* sizes [[buffer(3)]], uint2 t [[thread_position_in_grid]]) {{\n\
+             if (t.x >= sizes[0] || t.y >= sizes[1]) return;\nout[t.x * sizes[1] + t.y] = a[t.x] * b[t.y];\n}}"
+        );
+        let found = advice(&source, "outer", Machine::Gpu, None);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].remedy, Remedy::SwapAxes);
+        let reason = format!("lanes along x are 4*{name} bytes apart, lanes along y 4 bytes");
+        assert!(found[0].reason.starts_with(&reason), "{found:#?}");
+    }
+}
+
 #[test]
 fn small_threadgroups_are_advised_against() {
     for machine in [Machine::Cpu, Machine::Gpu] {

@@ -80,3 +80,68 @@ fn limits_are_those_of_the_tables() {
     }
     assert!("apple1".parse::<AppleFamily>().is_err() && "apple11".parse::<AppleFamily>().is_err());
 }
+
+/// Variables and the least that arguments have, by 16 bytes, count together.
+#[test]
+fn arguments_of_threadgroup_memory_count() {
+    const ARGS: &str = "device float* x [[buffer(0)]], threadgroup float4* a [[threadgroup(0)]], threadgroup float* b [[threadgroup(1)]]";
+    let body = |floats: u32, use_b: bool| {
+        let b = if use_b { "b[i] = 1; x[i + 1] = b[i];" } else { "" };
+        format!(
+            "threadgroup float t[{floats}]; t[i] = x[i]; a[i] = t[i]; {b} threadgroup_barrier(mem_flags::mem_threadgroup); x[i] = a[i ^ 1].x + t[i ^ 1];"
+        )
+    };
+    for (floats, use_b, reason) in [
+        (8184, true, None),
+        (8188, false, None),
+        (
+            8185,
+            true,
+            Some("32752 bytes of threadgroup memory and at least 32 of its arguments, 32768 at most"),
+        ),
+        (
+            8189,
+            false,
+            Some("32768 bytes of threadgroup memory and at least 16 of its argument, 32768 at most"),
+        ),
+        (8193, true, Some("32784 bytes of threadgroup memory, 32768 at most")),
+    ] {
+        let found = reasons(AppleFamily::M1, ARGS, &body(floats, use_b));
+        let expected: Vec<String> =
+            reason.map(|why| format!("{why} (GPU family apple7)")).into_iter().collect();
+        assert_eq!(found, expected, "{floats} floats, {use_b}");
+    }
+}
+
+/// Metal Shading Language Specification, "Atomic Modify Functions (64 Bits)": minimum and maximum of `atomic_ulong`.
+#[test]
+fn other_64_bit_atomics_are_on_no_family() {
+    for (ty, call, has) in [
+        ("ulong", "atomic_max_explicit(x, ulong(i), memory_order_relaxed);", true),
+        ("ulong", "atomic_min_explicit(x, ulong(i), memory_order_relaxed);", true),
+        ("ulong", "atomic_fetch_add_explicit(x, ulong(i), memory_order_relaxed);", false),
+        ("ulong", "atomic_exchange_explicit(x, ulong(i), memory_order_relaxed);", false),
+        ("long", "atomic_fetch_max_explicit(x, long(i), memory_order_relaxed);", false),
+        (
+            "ulong",
+            "ulong e = 0; atomic_compare_exchange_weak_explicit(x, &e, 1ul, memory_order_relaxed, memory_order_relaxed);",
+            false,
+        ),
+    ] {
+        for number in [8, 9, 10] {
+            let family: AppleFamily = format!("apple{number}").parse().expect("a family");
+            let found = reasons(family, &format!("device atomic<{ty}>* x [[buffer(0)]]"), call);
+            match (has, number) {
+                (true, 9..) => assert!(found.is_empty(), "{call} on {family}: {found:?}"),
+                (true, _) => {
+                    assert!(found[0].contains("from GPU family apple9 on"), "{call} on {family}: {found:?}")
+                }
+                (false, _) => assert_eq!(
+                    found,
+                    ["64-bit atomics: Metal has minimum and maximum of `atomic_ulong`, and no others"],
+                    "{call} on {family}"
+                ),
+            }
+        }
+    }
+}

@@ -376,6 +376,16 @@ fn rules_of_kernel_parameters() {
         places(&msl("[[max_total_threads_per_threadgroup(2048)]] kernel void f(device int* a) {}")),
         ["kernel.metal:3:3: max_total_threads_per_threadgroup is 2048; it must be 1 to 1024"]
     );
+    // Indices of arguments without one are within the tables too.
+    for (space, table) in [("device", "buffer"), ("threadgroup", "threadgroup")] {
+        let args =
+            |count: usize| (0..count).map(|k| format!("{space} int* a{k}")).collect::<Vec<_>>().join(",");
+        assert!(compile(&msl(&format!("kernel void f({}) {{}}", args(31)))).is_ok());
+        let found = places(&msl(&format!("kernel void f({}) {{}}", args(32))));
+        let column = format!("kernel void f({}", args(32)).len() - 2;
+        let why = format!("no {table} index is left for `a31`: the other arguments have 0 to 30");
+        assert_eq!(found, [format!("kernel.metal:3:{column}: {why}")]);
+    }
     let found = places(&msl("kernel void f(device int* a [[buffer(NOWHERE)]]) {}"));
     assert_eq!(found, ["kernel.metal:3:38: use of undeclared identifier 'NOWHERE'"]);
 }

@@ -1,7 +1,7 @@
-//! `elinvar bench tune`: the threadgroup sizes that `Kernel::tune` finds, against all sizes and against the suggested one.
+//! `elinvar bench tune`: the threadgroup sizes that `Kernel::tune` finds and `Kernel::suggest` expects, against all sizes and against 256 threads.
 //!
-//! All sizes are measured first. Then the fastest, the tuned and the suggested size are measured again in turns, so that disturbances affect
-//! all of them, and their shortest times are compared.
+//! All sizes are measured first. Then the fastest, the tuned, the suggested and the usual size are measured again in turns, so that disturbances
+//! affect all of them, and their shortest times are compared.
 
 use elinvar::{Device, Grid, Kernel, KernelOptions, Stream, Suggestion, Tier, Tuning};
 use serde_json::json;
@@ -26,7 +26,10 @@ pub(super) const ANY_SIZE: [&str; 8] = [
     "nbody",
 ];
 
-/// Rounds over all sizes, and of the three that are compared.
+/// Problems that are measured with few threads too.
+const FEW: [(&str, usize); 4] = [("saxpy_l2", 1024), ("gather", 256), ("nbody", 768), ("nbody", 256)];
+
+/// Rounds over all sizes, and of those that are compared.
 const FIRST_ROUNDS: usize = 3;
 const ROUNDS: usize = 25;
 /// Target duration of a measurement.
@@ -37,15 +40,22 @@ type Size = [usize; 3];
 
 struct Row {
     name: &'static str,
+    threads: Size,
     sizes: usize,
+    /// 256 threads in the shape that the benchmark's launch has.
+    usual: (Size, u64),
     suggested: (Size, u64),
     tuned: (Size, u64),
     best: (Size, u64),
 }
 
 impl Row {
+    fn of_suggestion(&self) -> f64 {
+        self.usual.1 as f64 / self.suggested.1.max(1) as f64
+    }
+
     fn gain(&self) -> f64 {
-        self.suggested.1 as f64 / self.tuned.1.max(1) as f64
+        self.usual.1 as f64 / self.tuned.1.max(1) as f64
     }
 
     fn of_best(&self) -> f64 {
@@ -66,38 +76,68 @@ pub fn run(context: &Context, names: &[String], json: bool) -> Result<()> {
     let mut rows = Vec::new();
     for (name, build) in problems {
         progress.begin(name);
-        rows.push(measure(context, name, &build())?);
+        let mut problem = build();
+        rows.push(measure(context, name, &problem)?);
+        for (_, threads) in FEW.into_iter().filter(|(few, _)| *few == name) {
+            (problem.threads, problem.group) = ([threads, 1, 1], [threads.min(256), 1, 1]);
+            rows.push(measure(context, name, &problem)?);
+        }
         progress.end();
     }
     drop(progress);
     let mean = |of: fn(&Row) -> f64| {
         (rows.iter().map(|row| of(row).ln()).sum::<f64>() / rows.len().max(1) as f64).exp()
     };
-    let (gain, of_best) = (mean(Row::gain), mean(Row::of_best));
+    let (of_suggestion, gain, of_best) = (mean(Row::of_suggestion), mean(Row::gain), mean(Row::of_best));
     if json {
         let one = |(size, ns): (Size, u64)| json!({ "group": size, "ns": ns });
-        let row = |row: &Row| json!({ "name": row.name, "sizes": row.sizes, "suggested": one(row.suggested), "tuned": one(row.tuned), "best": one(row.best) });
+        let row = |row: &Row| json!({ "name": row.name, "threads": row.threads, "sizes": row.sizes, "usual": one(row.usual), "suggested": one(row.suggested), "tuned": one(row.tuned), "best": one(row.best) });
         return print_json(&json!({
-            "device": machine_name(&context.device), "threads": context.threads, "gain": gain, "of_best": of_best,
+            "device": machine_name(&context.device), "threads": context.threads, "gain": gain, "of_best": of_best, "of_suggestion": of_suggestion,
             "kernels": rows.iter().map(row).collect::<Vec<_>>(),
         }));
     }
     say(format_args!("{}, {} threads", machine_name(&context.device), context.threads))?;
-    let cell = |(size, ns): (Size, u64)| format!("{}x{}x{} {}", size[0], size[1], size[2], time_text(ns));
+    let cell = |(size, ns): (Size, u64)| format!("{} {}", size_text(size), time_text(ns));
     let row = |row: &Row| {
         vec![
             row.name.to_owned(),
+            size_text(row.threads),
             row.sizes.to_string(),
+            cell(row.usual),
             cell(row.suggested),
             cell(row.tuned),
             cell(row.best),
+            format!("{:.3}", row.of_suggestion()),
             format!("{:.3}", row.gain()),
             format!("{:.3}", row.of_best()),
         ]
     };
     let cells: Vec<Vec<String>> = rows.iter().map(row).collect();
-    print_table(&["kernel", "sizes", "suggested", "tuned", "best", "suggested/tuned", "tuned/best"], &cells)?;
-    say(format_args!("geometric means: suggested/tuned {gain:.3}, tuned/best {of_best:.3}"))
+    let head = [
+        "kernel",
+        "threads",
+        "sizes",
+        "256",
+        "suggested",
+        "tuned",
+        "best",
+        "256/suggested",
+        "256/tuned",
+        "tuned/best",
+    ];
+    print_table(&head, &cells)?;
+    say(format_args!(
+        "geometric means: 256/suggested {of_suggestion:.3}, 256/tuned {gain:.3}, tuned/best {of_best:.3}"
+    ))
+}
+
+fn size_text([x, y, z]: Size) -> String {
+    match (y, z) {
+        (1, 1) => x.to_string(),
+        (_, 1) => format!("{x}x{y}"),
+        _ => format!("{x}x{y}x{z}"),
+    }
 }
 
 fn measure(context: &Context, name: &'static str, problem: &Problem) -> Result<Row> {
@@ -122,23 +162,32 @@ fn measure(context: &Context, name: &'static str, problem: &Problem) -> Result<R
         times.iter().zip(&sizes).min_by_key(|(time, _)| **time).map_or(suggested, |(_, size)| *size);
     drop(held);
     let tuned = tune(device, &kernel, problem)?;
-    let mut three = Vec::new();
-    for size in [suggested, tuned, fastest] {
-        three.push((OnDevice::with(device, kernel.clone(), problem.threads, size, &problem.args)?, u64::MAX));
+    let compared = [problem.group, suggested, tuned, fastest];
+    let mut again = Vec::new();
+    for size in compared {
+        again.push((OnDevice::with(device, kernel.clone(), problem.threads, size, &problem.args)?, u64::MAX));
     }
     for _ in 0..ROUNDS {
-        for (held, time) in &mut three {
+        for (held, time) in &mut again {
             *time = (held.run(count)? / count).min(*time);
         }
     }
     // The same size has the same time.
     let time = |size: Size| {
-        let same = [suggested, tuned, fastest].into_iter().zip(&three).filter(|(other, _)| *other == size);
+        let same = compared.into_iter().zip(&again).filter(|(other, _)| *other == size);
         same.map(|(_, (_, time))| *time).min().unwrap_or(u64::MAX)
     };
-    let best = [suggested, tuned, fastest].into_iter().min_by_key(|size| time(*size)).unwrap_or(fastest);
+    let best = compared.into_iter().min_by_key(|size| time(*size)).unwrap_or(fastest);
     let row = |size: Size| (size, time(size));
-    Ok(Row { name, sizes: sizes.len(), suggested: row(suggested), tuned: row(tuned), best: row(best) })
+    Ok(Row {
+        name,
+        threads: problem.threads,
+        sizes: sizes.len(),
+        usual: row(problem.group),
+        suggested: row(suggested),
+        tuned: row(tuned),
+        best: row(best),
+    })
 }
 
 /// The size that [`Kernel::tune_with`] measures.

@@ -293,6 +293,21 @@ impl SignatureBuilder<'_> {
         u32::try_from(index).ok()
     }
 
+    /// The lowest index that is not taken; an error if there is none.
+    fn free_index(&mut self, arg: &Arg, taken: &[u32]) -> u32 {
+        let free = (0..).find(|index| !taken.contains(index)).unwrap_or(0);
+        if i64::from(free) > LAST_INDEX {
+            let table = if arg.kind == ArgKind::Threadgroup { "threadgroup" } else { "buffer" };
+            let offset = self.kernel.params.iter().find(|p| p.name == arg.name).map_or(0, |p| p.offset);
+            let name = &arg.name;
+            self.error(
+                offset,
+                format!("no {table} index is left for `{name}`: the other arguments have 0 to {LAST_INDEX}"),
+            );
+        }
+        free
+    }
+
     /// Assign indices: the specified one, else the lowest free one of its kind.
     ///
     /// Arguments conditional on function constants may share an index; specialization checks that.
@@ -317,11 +332,11 @@ impl SignatureBuilder<'_> {
                 always.extend((!optional).then_some(index));
             }
             for i in mine {
-                args[i].index = given[i].0.unwrap_or_else(|| {
-                    let free = (0..).find(|n| !taken.contains(n)).unwrap_or(0);
-                    taken.push(free);
-                    free
-                });
+                args[i].index = match given[i].0 {
+                    Some(index) => index,
+                    None => self.free_index(&args[i], &taken),
+                };
+                taken.push(args[i].index);
             }
         }
     }

@@ -3,10 +3,12 @@
 //! Threadgroups are as wide as the grid if that is narrower than a simdgroup, since the threads of a simdgroup should be
 //! consecutive along x; the rest of the target size is distributed to y and z. The result is within the limits of kernel and
 //! device, and a multiple of the simdgroup width if these allow it.
+//!
+//! On a CPU, threadgroups of a grid with few threads are smaller, so that all cores have some ([`spread`]).
 
 use std::fmt;
 
-use elinvar_driver::{Caps, CodeFacts, Dim3, Signature};
+use elinvar_driver::{ArgKind, Caps, CodeFacts, DeviceKind, Dim3, Signature};
 
 /// A threadgroup size and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +29,15 @@ impl fmt::Display for Suggestion {
 const AIM: u32 = 256;
 /// Target size of a kernel with threadgroup or grid barriers: fewer, larger threadgroups.
 const AIM_WITH_BARRIERS: u32 = 512;
+/// Threadgroups for each compute unit, if the grid has enough simdgroups: units wait for the last one a fifth of the time at most. The measurements are
+/// in docs/analysis.md.
+const GROUPS_OF_A_UNIT: u128 = 4;
 
 /// The size for a grid and a kernel with at most `most` threads per threadgroup.
 pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Suggestion {
     let group = suggested_size(grid, most, caps, signature);
-    let (aim, barriers) = limited_aim(most, caps, signature);
+    let (whole, barriers) = limited_aim(most, caps, signature);
+    let aim = spread(grid, whole, caps, signature);
     let dimensions = if grid.z > 1 {
         "three"
     } else if grid.y > 1 {
@@ -39,9 +45,14 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
     } else {
         "one"
     };
-    let limit = if aim < AIM { format!(", the kernel allows {most}") } else { String::new() };
+    let limit = if whole < AIM { format!(", the kernel allows {most}") } else { String::new() };
+    let few = if aim < whole {
+        format!(", few threads for {} cores", caps.limits.compute_units)
+    } else {
+        String::new()
+    };
     let reason = format!(
-        "a grid of {dimensions} dimension{}, at most {aim} threads in simdgroups of {}{barriers}{limit}",
+        "a grid of {dimensions} dimension{}, at most {aim} threads in simdgroups of {}{barriers}{limit}{few}",
         if dimensions == "one" { "" } else { "s" },
         caps.limits.simdgroup_width
     );
@@ -51,7 +62,32 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
 /// The size of [`suggest`], without the reason.
 pub(crate) fn suggested_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
     let (aim, _) = limited_aim(most, caps, signature);
+    let aim = spread(grid, aim, caps, signature);
     shape(grid, aim, caps.limits.max_threadgroup_size, caps.limits.simdgroup_width)
+}
+
+/// The target size for a grid with few threads: on a CPU, of a kernel whose threads work alone, [`halved`]. It has not been measured on GPUs.
+fn spread(grid: Dim3, aim: u32, caps: &Caps, signature: &Signature) -> u32 {
+    let has_memory = signature.args.iter().any(|arg| arg.kind == ArgKind::Threadgroup);
+    match caps.kind == DeviceKind::Cpu && work_alone(signature.code) && !has_memory {
+        true => halved(grid.volume(), aim, caps.limits.compute_units, caps.limits.simdgroup_width),
+        false => aim,
+    }
+}
+
+/// Whether a kernel is known to have no barriers and no threadgroup memory. The threads of others work together, and a larger threadgroup does more.
+fn work_alone(code: Option<CodeFacts>) -> bool {
+    code.is_some_and(|code| code.barriers + code.grid_barriers == 0 && code.threadgroup_memory == 0)
+}
+
+/// Halves a target size, down to a simdgroup, until there are [`GROUPS_OF_A_UNIT`] threadgroups for each of several compute units.
+fn halved(threads: u128, aim: u32, units: u32, simdgroup: u32) -> u32 {
+    let enough = u128::from(units) * GROUPS_OF_A_UNIT;
+    let (mut aim, simdgroup) = (aim, simdgroup.max(1));
+    while units > 1 && aim / 2 >= simdgroup && threads.div_ceil(u128::from(aim)) < enough {
+        aim = floor_multiple(aim / 2, simdgroup);
+    }
+    aim
 }
 
 /// Target size within the kernel's limit, and the reason.
@@ -258,6 +294,33 @@ mod tests {
             predict(Dim3::new(1 << 20, 1, 1), Dim3::new(256, 1, 1), 32, 100.0, Some(400)),
             "the same each time"
         );
+    }
+
+    #[test]
+    fn a_grid_of_few_threads_is_spread_over_the_units() {
+        let of = |threads: u32, aim: u32, units: u32| halved(threads.into(), aim, units, 32);
+        // 4 threadgroups for each of 2 units.
+        let threads = [2048, 1793, 1792, 1024, 897, 896, 448, 256, 1];
+        assert_eq!(threads.map(|n| of(n, 256, 2)), [256, 256, 128, 128, 128, 64, 32, 32, 32]);
+        assert_eq!((of(4096, 256, 64), of(1 << 14, 256, 64), of(1 << 16, 256, 64)), (32, 64, 256));
+        assert_eq!((of(100, 96, 2), of(100, 16, 2)), (32, 16), "whole simdgroups");
+        assert_eq!(of(256, 256, 1), 256, "one unit");
+        for units in [2, 3, 64] {
+            for threads in 1..5000 {
+                let size = of(threads, 256, units);
+                assert!(threads.div_ceil(size) >= 4 * units || size == 32, "{threads} {units}");
+                assert!(size == 256 || threads.div_ceil(size * 2) < 4 * units, "{threads} {units}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_that_work_together_stay_together() {
+        let facts = CodeFacts::default();
+        assert!(work_alone(Some(facts)) && !work_alone(None));
+        assert!(!work_alone(Some(CodeFacts { barriers: 1, ..facts })));
+        assert!(!work_alone(Some(CodeFacts { grid_barriers: 1, ..facts })));
+        assert!(!work_alone(Some(CodeFacts { threadgroup_memory: 16, ..facts })));
     }
 
     #[test]

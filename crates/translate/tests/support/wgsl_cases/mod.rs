@@ -68,7 +68,7 @@ impl Expected {
         }
         for (index, (a, b)) in values.iter().zip(expected).enumerate() {
             let near = (a - b).abs() <= part * b.abs() + more;
-            if !near && !(a.is_nan() && b.is_nan()) {
+            if !(near || a.is_nan() && b.is_nan()) {
                 return Err(format!("element {index} is {a} instead of {b}"));
             }
         }

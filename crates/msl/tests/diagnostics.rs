@@ -382,7 +382,7 @@ fn rules_of_kernel_parameters() {
             |count: usize| (0..count).map(|k| format!("{space} int* a{k}")).collect::<Vec<_>>().join(",");
         assert!(compile(&msl(&format!("kernel void f({}) {{}}", args(31)))).is_ok());
         let found = places(&msl(&format!("kernel void f({}) {{}}", args(32))));
-        let column = format!("kernel void f({}", args(32)).len() - 2;
+        let column = format!("kernel void f({},", args(31)).len() + 1;
         let why = format!("no {table} index is left for `a31`: the other arguments have 0 to 30");
         assert_eq!(found, [format!("kernel.metal:3:{column}: {why}")]);
     }

@@ -5,7 +5,7 @@
 //! such as the release of memory wait for whatever the device runs (NCCL's documentation, "Using multiple NCCL communicators concurrently"). A collective
 //! takes its turn when all members have begun it, so that it ends without any other.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,24 +16,25 @@ use elinvar_driver::Result;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The communicators of this process.
-static TURNS: Turns = Turns { state: Mutex::new(None), changed: Condvar::new() };
+static TURNS: Turns = Turns {
+    state: Mutex::new(State { communicators: BTreeMap::new(), current: None }),
+    changed: Condvar::new(),
+};
 
 struct Turns {
-    /// `None` before the first communicator.
-    state: Mutex<Option<State>>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
     /// Number of members in this process of each communicator, by its identity in the library.
-    communicators: HashMap<Vec<u8>, usize>,
+    communicators: BTreeMap<Vec<u8>, usize>,
     /// The collective whose turn it is: identity of its communicator and number, and how many members of this process run it.
     current: Option<(Vec<u8>, u64, usize)>,
 }
 
 impl Turns {
-    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -44,14 +45,13 @@ pub(crate) struct Registration(Vec<u8>);
 impl Registration {
     /// Registers a member of the communicator with that identity.
     pub(crate) fn new(identity: Vec<u8>) -> Self {
-        let mut state = TURNS.lock();
-        *state.get_or_insert_default().communicators.entry(identity.clone()).or_default() += 1;
+        *TURNS.lock().communicators.entry(identity.clone()).or_default() += 1;
         Self(identity)
     }
 
     /// Whether the process has no other communicator of a library.
     pub(crate) fn is_alone(&self) -> bool {
-        TURNS.lock().as_ref().is_none_or(|state| state.communicators.len() <= 1)
+        TURNS.lock().communicators.len() <= 1
     }
 
     /// Waits for the turn of a collective of this communicator, by its number.
@@ -62,9 +62,8 @@ impl Registration {
         let mut state = TURNS.lock();
         loop {
             ring.expect_whole()?;
-            let current = &mut state.get_or_insert_default().current;
-            match current {
-                None => *current = Some((self.0.clone(), number, 1)),
+            match &mut state.current {
+                current @ None => *current = Some((self.0.clone(), number, 1)),
                 Some((identity, of, members)) if *identity == self.0 && *of == number => *members += 1,
                 Some(_) => {
                     let waited = TURNS.changed.wait_timeout(state, LOOK);
@@ -79,9 +78,8 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if let Some(State { communicators, .. }) = &mut *TURNS.lock()
-            && let Some(members) = communicators.get_mut(&self.0)
-        {
+        let communicators = &mut TURNS.lock().communicators;
+        if let Some(members) = communicators.get_mut(&self.0) {
             *members -= 1;
             if *members == 0 {
                 communicators.remove(&self.0);
@@ -95,9 +93,8 @@ pub(crate) struct Turn;
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(State { current, .. }) = &mut *TURNS.lock()
-            && let Some((.., members)) = current
-        {
+        let current = &mut TURNS.lock().current;
+        if let Some((.., members)) = current {
             *members -= 1;
             if *members == 0 {
                 *current = None;

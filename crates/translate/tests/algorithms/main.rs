@@ -1,6 +1,8 @@
 //! 15 algorithms in OpenCL C, CUDA C++ and WGSL: the translations compute what is computed in Rust.
 #![allow(unsafe_code)] // launches of kernels that stay within their arguments
 
+#[path = "../support/random.rs"]
+mod random;
 mod reference;
 
 use elinvar::driver::ArgKind;

@@ -1,5 +1,7 @@
 //! Inputs and results of algorithms of many kinds, of which the kernels are in several languages.
 
+use crate::random::words;
+
 /// A launch of threadgroups of 64 threads.
 pub struct Algorithm {
     pub name: &'static str,
@@ -7,17 +9,6 @@ pub struct Algorithm {
     pub input: Vec<u32>,
     pub n: u32,
     pub expected: Vec<u32>,
-}
-
-/// Integers without a pattern.
-fn words(count: usize, seed: u32) -> Vec<u32> {
-    let mut state = u64::from(seed) * 0x9e37_79b9 + 12345;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 32) as u32
-        })
-        .collect()
 }
 
 fn bytes(words: &[u32]) -> Vec<u32> {

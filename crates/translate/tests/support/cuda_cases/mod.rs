@@ -1,9 +1,12 @@
 //! Published kernels with arguments, and their results computed in Rust from what the kernels are documented to do.
 
 mod elementwise;
+#[path = "../random.rs"]
+mod random;
 mod rows;
 
 use super::nvrtc::Value;
+use random::words;
 
 /// The type of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,15 +73,4 @@ fn number<T: bytemuck::NoUninit>(value: T) -> Value {
 /// Numbers between -4 and 4 without a pattern.
 fn floats(count: usize, seed: u32) -> Vec<f32> {
     words(count, seed).into_iter().map(|x| (x >> 8) as f32 / 2_097_152.0 - 4.0).collect()
-}
-
-/// Integers without a pattern.
-fn words(count: usize, seed: u32) -> Vec<u32> {
-    let mut state = u64::from(seed) * 0x9e37_79b9 + 12345;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 32) as u32
-        })
-        .collect()
 }

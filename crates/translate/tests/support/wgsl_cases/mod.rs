@@ -1,8 +1,12 @@
 //! Published shaders with arguments, and their results computed in Rust from what the shaders are documented to do.
 
 mod algorithms;
+#[path = "../random.rs"]
+mod random;
 mod tensors;
 mod vello;
+
+use random::words;
 
 /// A launch of a kernel.
 #[derive(Default)]
@@ -100,15 +104,4 @@ fn floats(count: usize, seed: u32) -> Vec<f32> {
 fn halves(count: usize, seed: u32) -> (Vec<u8>, Vec<f32>) {
     let all: Vec<half::f16> = floats(count, seed).into_iter().map(half::f16::from_f32).collect();
     (all.iter().flat_map(|x| x.to_le_bytes()).collect(), all.iter().map(|x| x.to_f32()).collect())
-}
-
-/// Integers without a pattern.
-fn words(count: usize, seed: u32) -> Vec<u32> {
-    let mut state = u64::from(seed) * 0x9e37_79b9 + 12345;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 32) as u32
-        })
-        .collect()
 }

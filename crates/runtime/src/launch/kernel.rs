@@ -57,7 +57,7 @@ impl Kernel {
     }
 
     /// Prepares the kernel for launches with threadgroups of `group` threads, so that the first takes as long as later ones: optimized code
-    /// for this size is compiled and loaded.
+    /// for this size is compiled and loaded, and the kernel's [metrics](Device::metrics) begin, with zero launches.
     ///
     /// The device's other costs of a first launch remain: a stream is created by [`Device::stream`], memory by [`Pool::reserve`](crate::Pool::reserve).
     ///
@@ -66,7 +66,9 @@ impl Kernel {
     pub fn prepare(&self, group: impl Extent) -> Result<()> {
         let group = checked(&self.signature().name, "threadgroup", group.sizes())?;
         self.pipeline.prepare(group)?;
-        self.pipeline.optimize(group)
+        self.pipeline.optimize(group)?;
+        self.device.counters().prepare(&self.pipeline);
+        Ok(())
     }
 
     /// Prepares the kernel as [`Kernel::prepare`], in the background. The compilation can be cancelled.

@@ -42,6 +42,21 @@ fn histogram(metrics: &Metrics, name: &str, attributes: &[&str]) -> Histogram {
     }
 }
 
+/// A prepared kernel has metrics before its first launch, so that the end of that launch does not allocate them. Kernels that are neither
+/// prepared nor launched have none.
+#[test]
+fn a_prepared_kernel_has_metrics() {
+    let device = device();
+    let [twice, _] = kernels(&device);
+    twice.prepare(64).unwrap();
+    let metrics = device.metrics();
+    assert_eq!(metrics.get("elinvar.kernel.launches", &["twice"]), Some(&MetricValue::Count(0)));
+    assert_eq!(metrics.get("elinvar.kernel.launches", &["other"]), None);
+    let (stream, mut x) = (device.stream().unwrap(), device.buffer_with_data(&[1_u32; N]).unwrap());
+    launch(&twice, &stream, &mut x).wait().unwrap();
+    assert_eq!(device.metrics().count("elinvar.kernel.launches", &["twice"]), 1);
+}
+
 #[test]
 fn launches_count_alone_in_command_buffers_and_in_recordings() {
     let device = device();

@@ -277,6 +277,11 @@ impl Counters {
         }
     }
 
+    /// Creates the counters of a kernel, so that the end of its first launch does not.
+    pub(crate) fn prepare(&self, pipeline: &Arc<dyn Pipeline>) {
+        self.find(identity(pipeline), pipeline);
+    }
+
     fn find(&self, key: usize, pipeline: &Arc<dyn Pipeline>) -> Known {
         let mut pipelines = self.pipelines.lock();
         if pipelines.len() >= PIPELINES {

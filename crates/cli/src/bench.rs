@@ -20,6 +20,7 @@ mod runtime;
 mod table;
 mod targets;
 mod tiers;
+mod traffic;
 mod tune;
 
 use std::collections::BTreeMap;
@@ -76,6 +77,8 @@ Suites:
            Not among the suites that run by default
   tune     threadgroup sizes: the one that Kernel::tune finds against all sizes and the suggested one; as first NAME, and kernels
            behind it. Not among the suites that run by default
+  traffic  memory traffic that the analysis predicts, against the counters of an NVIDIA GPU, which `ncu` of Nsight Compute
+           reads; as first NAME, and kernels behind it. Not among the suites that run by default
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
            ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
 
@@ -299,6 +302,15 @@ impl Bench {
             }
             let contexts = self.contexts(self.device)?;
             return contexts.last().map_or(Ok(()), |all| advice::run(all, names, self.json));
+        }
+        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "traffic") {
+            if self.check.is_some() || self.record.is_some() || self.table.is_some() {
+                return Err(Failure::usage(
+                    "traffic has no recorded ratios: use it without --check, --record and --table",
+                ));
+            }
+            let contexts = self.contexts(self.device)?;
+            return contexts.last().map_or(Ok(()), |all| traffic::run(all, names, self.json));
         }
         if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "tune") {
             if self.check.is_some() || self.record.is_some() || self.table.is_some() {

@@ -3,7 +3,7 @@
 //! The results of both are compared first, element by element. The expected gain is the one that the analysis states for the kernel.
 
 use elinvar::{DeviceKind, Error, KernelOptions, Source, Tier};
-use elinvar_analysis::{Launch, Machine, Remedy, analyze};
+use elinvar_analysis::{Analysis, Launch, Machine, Remedy, analyze};
 use elinvar_code::{Program, user_cache};
 use elinvar_msl::{InductionVariables, Toolchain};
 use serde_json::json;
@@ -11,6 +11,7 @@ use serde_json::json;
 use super::carried::compile;
 use super::cpu::problem::{Argument, scattered};
 use super::cpu::{Contestant as _, OnDevice};
+use super::traffic::{Make, Subject};
 use super::{Context, machine_name};
 use crate::failure::{Failure, Result};
 use crate::report::{print_json, print_table, say, time_text};
@@ -60,7 +61,7 @@ fn zeros(count: usize) -> Argument {
     Argument::Floats(vec![0.0; count])
 }
 
-const PAIRS: [Pair; 9] = [
+static PAIRS: [Pair; 9] = [
     Pair {
         remedy: Remedy::SwapAxes,
         file: ADVICE,
@@ -221,12 +222,36 @@ fn expected_gain(context: &Context, pair: &Pair) -> Result<Option<f64>> {
     if Toolchain::find().is_err() {
         return Ok(None);
     }
-    let source = Source::named(pair.file.0, pair.file.1);
-    let program = Program::new(user_cache(), &source, InductionVariables::AsWritten)?;
-    let thread = program.thread(pair.bad.kernel, &[])?;
-    let analysis = analyze(program.module(&thread)?, &thread.origin.signature)?;
+    let analysis = analyzed(pair.file.0, pair.file.1, pair.bad.kernel)?;
     let sizes = |sizes: [usize; 3]| sizes.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
     let launch = Launch { grid: sizes(pair.bad.threads), group: sizes(pair.bad.group), ..Launch::default() };
     let advice = analysis.advice(machine, Some(&launch))?;
     Ok(advice.into_iter().find(|advice| advice.remedy == pair.remedy).map(|advice| advice.gain))
+}
+
+/// The analysis of a kernel. Needs a compiler.
+pub(super) fn analyzed(file: &str, text: &str, kernel: &str) -> Result<Analysis> {
+    let source = Source::named(file, text);
+    let program = Program::new(user_cache(), &source, InductionVariables::AsWritten)?;
+    let thread = program.thread(kernel, &[])?;
+    Ok(analyze(program.module(&thread)?, &thread.origin.signature)?)
+}
+
+/// The kernels of all pairs.
+pub(super) fn subjects() -> Vec<(&'static str, Make)> {
+    let sides = PAIRS.iter().flat_map(|pair| [(pair, &pair.bad), (pair, &pair.mended)]);
+    let subject = |(pair, side): (&'static Pair, &'static Side)| -> (_, Make) {
+        let make = move || {
+            let file = (pair.file.0.to_owned(), pair.file.1);
+            Subject {
+                kernel: side.kernel,
+                file,
+                threads: side.threads,
+                group: side.group,
+                args: (pair.args)(),
+            }
+        };
+        (side.kernel, Box::new(make))
+    };
+    sides.map(subject).collect()
 }

@@ -1,7 +1,8 @@
 //! The table of predicted and observed traffic in `docs/analysis.md`: `cargo run -p elinvar-analysis --example traffic -- docs/analysis.md`.
 //!
 //! Predicted are the totals of a launch with the default effort. Observed are the accesses of the reference interpreter: transactions of 32 bytes by
-//! simdgroups, and the bytes that a cache of 1 MiB with sectors of 32 bytes, fully associative with LRU replacement, loads and writes back.
+//! simdgroups, each access by itself, and the bytes that a cache of 1 MiB with sectors of 32 bytes, fully associative with LRU replacement, loads and
+//! writes back.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -9,44 +10,14 @@ mod common;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
+use common::cache::{Accessed, Cache};
 use common::observed::{Case, Site, affine, observed_by};
 use elinvar_analysis::{Access, Class, Effort, Space};
 use elinvar_reference::Object;
 
 const BEGIN: &str = "<!-- traffic: written by cargo run -p elinvar-analysis --example traffic -->\n";
 const END: &str = "<!-- traffic: end -->\n";
-/// Bytes of the simulated cache and of its sectors.
-const CACHE: usize = 1 << 20;
-const SECTOR: i64 = 32;
-
-/// A cache with LRU replacement. Sectors are of objects, by their names. A stored sector moves once: threads store whole ones together, which are
-/// not loaded but written back.
-#[derive(Default)]
-struct Cache {
-    /// By sector, when it was used last.
-    held: HashMap<(String, i64), u64>,
-    order: BTreeMap<u64, (String, i64)>,
-    time: u64,
-    moved: u64,
-}
-
-impl Cache {
-    fn access(&mut self, object: &str, offset: i64, bytes: u64) {
-        for sector in offset.div_euclid(SECTOR)..=(offset + bytes as i64 - 1).div_euclid(SECTOR) {
-            self.time += 1;
-            match self.held.insert((object.to_owned(), sector), self.time) {
-                Some(before) => drop(self.order.remove(&before)),
-                None => self.moved += SECTOR as u64,
-            }
-            self.order.insert(self.time, (object.to_owned(), sector));
-            if self.held.len() > CACHE / SECTOR as usize
-                && let Some((_, oldest)) = self.order.pop_first()
-            {
-                self.held.remove(&oldest);
-            }
-        }
-    }
-}
+const SECTOR: u64 = 32;
 
 /// Whether the addresses of neighboring threads along x are related as the class says.
 fn is_right(access: &Access, pairs: &[i64]) -> bool {
@@ -68,7 +39,7 @@ struct Row {
 }
 
 fn row(case: &Case) -> Row {
-    let mut cache = Cache::default();
+    let mut accesses = Vec::new();
     // By instruction, threadgroup and execution of the thread, the offset of each thread.
     type Place = (Site, [u32; 3], usize);
     let mut times: HashMap<(Site, [u32; 3], usize), usize> = HashMap::new();
@@ -82,9 +53,10 @@ fn row(case: &Case) -> Row {
             .insert(access.thread, (format!("{:?}", access.object), access.offset));
         *time += 1;
         if !matches!(access.object, Object::Threadgroup(_)) {
-            cache.access(&format!("{:?}", access.object), access.offset, access.bytes);
+            accesses.push(Accessed::of(access));
         }
     });
+    let moved = Cache::moved_by(&analysis, &accesses);
     let mut pairs: HashMap<Site, Vec<i64>> = HashMap::new();
     for ((site, ..), threads) in &offsets {
         for ((a, (first, from)), (b, (second, to))) in threads.iter().zip(threads.iter().skip(1)) {
@@ -108,12 +80,15 @@ fn row(case: &Case) -> Row {
     };
     let sectors: u64 =
         counted.iter().filter(|(site, _)| is_device(site)).map(|(_, counted)| counted.sectors).sum();
+    let of_device =
+        totals.accesses.iter().filter(|t| analysis.accesses[t.access].space != Space::Threadgroup);
+    let transactions: f64 = of_device.map(|total| total.sectors).sum();
     Row {
         kernel: case.kernel,
         accesses: executed.len(),
         right: right.count(),
-        predicted: [totals.moved_bytes, totals.footprint_bytes],
-        observed: [(sectors * 32) as f64, cache.moved as f64],
+        predicted: [transactions * SECTOR as f64, totals.footprint_bytes],
+        observed: [(sectors * 32) as f64, moved as f64],
     }
 }
 

@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use elinvar_driver::{Error, Result};
 use serde::Serialize;
 
+use elinvar_ir::BlockId;
+
 use crate::Analysis;
-use crate::evaluate::{Launch, Position3};
+use crate::access::Access;
+use crate::evaluate::{Launch, Number, Position3};
 use crate::forms::{Kernel, Space};
 use crate::operations::{self, Operations};
 use crate::poly::Root;
 use crate::traffic::{self, LINE, SECTOR};
-use crate::walk::{Path, Site, walk};
+use crate::walk::{Kind, Path, Site, walk};
 
 /// Threads of a simdgroup.
 const SIMDGROUP: u64 = 32;
@@ -75,10 +78,12 @@ pub struct LaunchTotals {
     pub operations: Operations,
     /// Bytes of device and constant memory that threads access.
     pub used_bytes: f64,
-    /// Bytes that their transactions of 32 bytes move.
+    /// Bytes that their transactions of 32 bytes move. Neighboring accesses of up to 16 bytes that GPUs execute as one, as of the components of
+    /// an aligned vector, are one access here.
     pub moved_bytes: f64,
-    /// Bytes of device and constant memory between the lowest and the highest address of each argument, at most those that are used: what
-    /// caches that never miss twice would move.
+    /// Bytes of device and constant memory that caches that never miss twice would move: the sectors of 32 bytes between the lowest and the
+    /// highest address of each argument, at most those that its transactions move; once for what is loaded, unless threads store it first,
+    /// and once for what is stored.
     pub footprint_bytes: f64,
     /// Mean share of a simdgroup's lanes that are idle while it executes a block, 0 to 1, weighted by the blocks' operations.
     pub idle_lanes: f64,
@@ -100,16 +105,41 @@ struct Sum {
     unknown: f64,
 }
 
+/// What is accessed of an argument.
+#[derive(Clone, Copy)]
+struct Extent {
+    /// The lowest address and the first one behind the highest.
+    low: i128,
+    high: i128,
+    /// Bytes that transactions move.
+    moved: f64,
+}
+
+impl Extent {
+    /// Bytes of the sectors from the lowest to the highest address, at most those that are moved.
+    fn bytes(&self) -> f64 {
+        let sector = i128::from(SECTOR);
+        let sectors = (self.high - 1).div_euclid(sector) - self.low.div_euclid(sector) + 1;
+        ((sectors * sector) as f64).min(self.moved)
+    }
+}
+
 struct Totals<'k, 'm> {
     kernel: &'k Kernel<'m>,
     /// Size in bytes of each access, and whether its memory is the threadgroup's.
-    sites: HashMap<Site, (u64, Space)>,
+    sites: HashMap<Site, (u64, Space, Kind)>,
     sums: HashMap<Site, Sum>,
     blocks: Vec<f64>,
     /// Executions by whole simdgroups, times 32.
     issued: Vec<f64>,
-    ranges: BTreeMap<Root, (i128, i128)>,
-    used: BTreeMap<Root, f64>,
+    /// Accesses that GPUs execute as one, first to last.
+    vectors: Vec<Vec<Site>>,
+    /// Transactions of a vector's accesses by themselves that it does not have.
+    merged: f64,
+    /// By argument, of loads and of stores.
+    extents: BTreeMap<(Root, Kind), Extent>,
+    /// Arguments that some thread loads before it stores them.
+    loaded: BTreeSet<Root>,
     iterations: Vec<f64>,
     is_complete: bool,
     is_estimate: bool,
@@ -132,15 +162,18 @@ impl Analysis {
             )));
         }
         let kernel = self.source.kernel()?;
-        let sites = self.accesses.iter().map(|access| (access.site, (access.bytes, access.space)));
+        let sites =
+            self.accesses.iter().map(|access| (access.site, (access.bytes, access.space, access.kind)));
         let mut totals = Totals {
             kernel: &kernel,
             sites: sites.collect(),
             sums: HashMap::new(),
             blocks: vec![0.0; kernel.function.blocks.len()],
             issued: vec![0.0; kernel.function.blocks.len()],
-            ranges: BTreeMap::new(),
-            used: BTreeMap::new(),
+            vectors: vectors(&self.accesses),
+            merged: 0.0,
+            extents: BTreeMap::new(),
+            loaded: BTreeSet::new(),
             iterations: vec![0.0; kernel.loops.all.len()],
             is_complete: true,
             is_estimate: false,
@@ -220,6 +253,17 @@ impl Totals<'_, '_> {
             for (sum, executions) in self.blocks.iter_mut().zip(&path.blocks) {
                 *sum += executions * weight;
             }
+            let loads = path.stores_first.iter().filter(|(_, stores)| !**stores);
+            self.loaded.extend(loads.map(|(root, _)| root.clone()));
+            for (site, address) in &path.ends {
+                if let (Some((bytes, space, kind)), Some(root)) =
+                    (self.sites.get(site).copied(), &address.root)
+                    && space != Space::Threadgroup
+                {
+                    let (low, high) = (address.value, address.value + i128::from(bytes));
+                    self.extend(root, kind, Extent { low, high, moved: 0.0 });
+                }
+            }
             for (index, executions) in &path.iterations {
                 self.iterations[*index] += executions * weight;
             }
@@ -229,14 +273,17 @@ impl Totals<'_, '_> {
             let most = paths.iter().map(|path| path.blocks[block]).fold(0.0, f64::max);
             *issued += most * weight * SIMDGROUP as f64;
         }
-        let sites: Vec<(Site, u64, Space)> =
-            self.sites.iter().map(|(site, (bytes, space))| (*site, *bytes, *space)).collect();
-        for (site, bytes, space) in sites {
+        for index in 0..self.vectors.len() {
+            self.add_vector(index, paths, weight);
+        }
+        let sites: Vec<(Site, (u64, Space, Kind))> =
+            self.sites.iter().map(|(site, known)| (*site, *known)).collect();
+        for (site, (bytes, space, kind)) in sites {
             let lists: Vec<_> = paths.iter().filter_map(|path| path.accesses.get(&site)).collect();
             let rounds = lists.iter().map(|list| list.len()).max().unwrap_or(0);
             for round in 0..rounds {
                 let lanes: Vec<_> = lists.iter().filter_map(|list| list.get(round)).collect();
-                self.add_round(site, bytes, space, &lanes, weight);
+                self.add_round(site, (bytes, space, kind), &lanes, weight);
             }
         }
     }
@@ -245,9 +292,8 @@ impl Totals<'_, '_> {
     fn add_round(
         &mut self,
         site: Site,
-        bytes: u64,
-        space: Space,
-        lanes: &[&(f64, Option<crate::evaluate::Number>)],
+        (bytes, space, kind): (u64, Space, Kind),
+        lanes: &[&(f64, Option<Number>)],
         weight: f64,
     ) {
         let mut known: BTreeMap<&Root, Vec<i128>> = BTreeMap::new();
@@ -288,9 +334,45 @@ impl Totals<'_, '_> {
         for (root, offsets) in known {
             let low = offsets.iter().min().copied().unwrap_or(0);
             let high = offsets.iter().max().copied().unwrap_or(0) + i128::from(bytes);
-            let range = self.ranges.entry(root.clone()).or_insert((low, high));
-            *range = (range.0.min(low), range.1.max(high));
-            *self.used.entry(root.clone()).or_default() += offsets.len() as f64 * bytes as f64 * times;
+            let moved = (traffic::segments(&offsets, bytes, SECTOR) * SECTOR) as f64 * times;
+            self.extend(root, kind, Extent { low, high, moved });
+        }
+    }
+
+    /// Adds to what is accessed of an argument. An atomic operation loads and stores.
+    fn extend(&mut self, root: &Root, kind: Kind, by: Extent) {
+        for one in [Kind::Load, Kind::Store].into_iter().filter(|one| kind == Kind::Atomic || kind == *one) {
+            let extent = self.extents.entry((root.clone(), one)).or_insert(Extent { moved: 0.0, ..by });
+            (extent.low, extent.high) = (extent.low.min(by.low), extent.high.max(by.high));
+            extent.moved += by.moved;
+        }
+    }
+
+    /// Adds the transactions that a vector of accesses has less than its accesses by themselves.
+    fn add_vector(&mut self, index: usize, paths: &[Path], weight: f64) {
+        let vector = &self.vectors[index];
+        let bytes = vector.first().and_then(|site| self.sites.get(site)).map_or(0, |(bytes, ..)| *bytes);
+        let lists: Vec<Vec<_>> = vector
+            .iter()
+            .map(|site| paths.iter().filter_map(|path| path.accesses.get(site)).collect())
+            .collect();
+        let Some(first) = lists.first() else { return };
+        let rounds = first.iter().map(|list| list.len()).max().unwrap_or(0);
+        let sectors = |lists: &[&Vec<(f64, Option<Number>)>], round: usize, bytes: u64| {
+            let mut known: BTreeMap<&Root, Vec<i128>> = BTreeMap::new();
+            for (_, address) in lists.iter().filter_map(|list| list.get(round)) {
+                if let Some((root, offset)) = address.as_ref().and_then(|a| Some((a.root.as_ref()?, a.value)))
+                {
+                    known.entry(root).or_default().push(offset);
+                }
+            }
+            known.values().map(|offsets| traffic::segments(offsets, bytes, SECTOR)).sum::<u64>()
+        };
+        for round in 0..rounds {
+            let times = first.iter().filter_map(|list| list.get(round)).map(|(times, _)| *times);
+            let alone: u64 = lists.iter().map(|lists| sectors(lists, round, bytes)).sum();
+            let together = sectors(first, round, bytes * lists.len() as u64);
+            self.merged += alone.saturating_sub(together) as f64 * times.fold(0.0, f64::max) * weight;
         }
     }
 
@@ -328,9 +410,10 @@ impl Totals<'_, '_> {
                 unknown: if sum.executions > 0.0 { (sum.unknown / sum.executions).min(1.0) } else { 0.0 },
             });
         }
-        let footprint = self.ranges.iter().map(|(root, (low, high))| {
-            ((high - low) as f64).min(self.used.get(root).copied().unwrap_or(0.0))
-        });
+        // What was stored before is in the cache.
+        let moves = |(root, kind): &(Root, Kind)| *kind == Kind::Store || self.loaded.contains(root);
+        let extents = self.extents.iter().filter(|(key, _)| moves(key));
+        let footprint = extents.map(|(_, extent)| extent.bytes()).sum::<f64>();
         let entries = |index: usize| {
             let l = &self.kernel.loops.all[index];
             let blocks = self.kernel.function.block_ids().filter(|block| !l.contains(*block));
@@ -348,14 +431,41 @@ impl Totals<'_, '_> {
             accesses,
             operations,
             used_bytes: used,
-            moved_bytes: moved,
-            footprint_bytes: footprint.sum::<f64>() + unknown,
+            moved_bytes: moved - self.merged * SECTOR as f64,
+            footprint_bytes: footprint + unknown,
             idle_lanes: if issued > 0.0 { (1.0 - executed / issued).max(0.0) } else { 0.0 },
             iterations: (0..self.iterations.len()).map(mean).collect(),
             is_complete: self.is_complete,
             is_estimate: self.is_estimate,
         }
     }
+}
+
+/// Loads and stores of device memory in one block that are side by side, as many as an aligned vector of 8 or 16 bytes has.
+fn vectors(accesses: &[Access]) -> Vec<Vec<Site>> {
+    type Group<'a> = (&'a str, &'a str, Kind, u64, BlockId);
+    let mut groups: BTreeMap<Group<'_>, BTreeMap<i128, &Access>> = BTreeMap::new();
+    for access in accesses.iter().filter(|a| a.kind != Kind::Atomic && a.space != Space::Threadgroup) {
+        if let (Some((formula, constant)), Some(object)) = (&access.place, &access.object) {
+            let group = (object.as_str(), formula.as_str(), access.kind, access.bytes, access.site.0);
+            groups.entry(group).or_default().entry(*constant).or_insert(access);
+        }
+    }
+    let mut all = Vec::new();
+    for ((_, _, _, bytes, _), mut group) in groups {
+        while let Some((at, first)) = group.pop_first() {
+            let sizes = [16, 8].into_iter().filter(|size| *size > bytes && first.align >= *size);
+            let vector = sizes.map(|size| (1..size / bytes).map(|n| at + i128::from(n * bytes)));
+            let Some(others) =
+                vector.into_iter().find(|others| others.clone().all(|at| group.contains_key(&at)))
+            else {
+                continue;
+            };
+            let others = others.filter_map(|at| group.remove(&at));
+            all.push(std::iter::once(first).chain(others).map(|access| access.site).collect());
+        }
+    }
+    all
 }
 
 /// The threads of each simdgroup of a threadgroup of `size` threads, by their index in a full threadgroup.

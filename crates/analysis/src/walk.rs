@@ -12,6 +12,7 @@ use elinvar_ir::{
 
 use crate::evaluate::{Launch, Number, Position3, Thread};
 use crate::forms::Kernel;
+use crate::poly::Root;
 
 /// An access: its block, the instruction's index in the block, and which of the instruction's accesses.
 pub(crate) type Site = (BlockId, usize, usize);
@@ -23,6 +24,10 @@ pub(crate) struct Path {
     pub blocks: Vec<f64>,
     /// The addresses of each access, in order, with weights.
     pub accesses: HashMap<Site, Vec<(f64, Option<Number>)>>,
+    /// Addresses in last iterations that are not counted, behind skipped ones: the ends of ranges.
+    pub ends: Vec<(Site, Number)>,
+    /// Whether the thread's first access of an argument is a store.
+    pub stores_first: HashMap<Root, bool>,
     /// The executions of each loop's header.
     pub iterations: HashMap<usize, f64>,
     /// Whether a branch depends on loaded data, or the path was cut off.
@@ -342,14 +347,23 @@ impl Walk<'_, '_> {
     }
 
     fn execute(&mut self, block: BlockId, weight: f64) {
-        if weight == 0.0 {
-            return;
-        }
         self.path.blocks[block.0 as usize] += weight;
         for (at, inst) in self.kernel.function.block(block).insts.iter().enumerate() {
             for (which, touch) in touches(self.kernel.module, inst).iter().enumerate() {
                 let address = self.thread.number(touch.ptr, &Type::PTR);
-                self.path.accesses.entry((block, at, which)).or_default().push((weight, address));
+                if let Some(Number { root: Some(root), .. }) = &address
+                    && !self.path.stores_first.contains_key(root)
+                {
+                    self.path.stores_first.insert(root.clone(), touch.kind == Kind::Store);
+                }
+                let site = (block, at, which);
+                match address {
+                    Some(address) if weight == 0.0 => self.path.ends.push((site, address)),
+                    address if weight > 0.0 => {
+                        self.path.accesses.entry(site).or_default().push((weight, address))
+                    }
+                    _ => {}
+                }
             }
         }
     }

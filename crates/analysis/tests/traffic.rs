@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::observed::{Case, Counted, Memory, affine, floats, observed};
-use elinvar_analysis::Effort;
+use common::cache::{Accessed, Cache};
+use common::observed::{Case, Counted, Memory, Number, affine, floats, observed, observed_by};
+use elinvar_analysis::{Effort, Space};
+use elinvar_reference::Object;
 
 #[test]
 fn affine_kernels_are_predicted_exactly() {
@@ -49,6 +51,42 @@ fn samples_are_within_a_tenth() {
             assert!((0.9..1.1).contains(&ratio), "{}: {what}: {predicted} of {counted}", case.kernel);
         }
     }
+}
+
+/// The bytes that memory moves are those that a cache moves which holds everything: of small launches, and of one of which most iterations are skipped.
+#[test]
+fn memory_is_predicted_within_a_fiftieth() {
+    let bench = include_str!("../../cli/src/bench/kernels/matmul.metal");
+    let (side, arguments) = (200, vec![floats(40_000), floats(40_000), floats(40_000), Number(200)]);
+    let large =
+        Case { source: bench, kernel: "matmul_naive", grid: [side, 8, 1], group: [32, 8, 1], arguments };
+    for case in affine().into_iter().chain([large]) {
+        let mut accesses = Vec::new();
+        let (analysis, launch, _) = observed_by(&case, &mut |access| {
+            if !matches!(access.object, Object::Threadgroup(_)) {
+                accesses.push(Accessed::of(access));
+            }
+        });
+        let moved = Cache::moved_by(&analysis, &accesses);
+        let predicted = analysis.launch(&launch, Effort::default()).unwrap().footprint_bytes;
+        let ratio = predicted / moved as f64;
+        assert!((0.98..1.02).contains(&ratio), "{}: {predicted} of {moved}", case.kernel);
+    }
+}
+
+/// The components of an aligned vector are one access of a GPU: those of `float4`, and of three of them, which are read as two and one.
+#[test]
+fn components_of_a_vector_move_together() {
+    let nbody = affine().into_iter().find(|case| case.kernel == "nbody").unwrap();
+    let (analysis, launch, _) = observed(&nbody);
+    let totals = analysis.launch(&launch, Effort::ALL).unwrap();
+    let of_arguments = totals.accesses.iter().filter(|t| analysis.accesses[t.access].space == Space::Device);
+    let (simdgroups, bodies) = (2.0, 64.0);
+    // Each component by itself: three and four vectors of 512 bytes of the thread's own, and 4 sectors for each other body.
+    let alone: f64 = of_arguments.map(|total| total.sectors).sum();
+    assert_eq!(alone, simdgroups * (7.0 * 16.0 + 4.0 * bodies));
+    let numbers = simdgroups * 2.0;
+    assert_eq!(totals.moved_bytes / 32.0 - numbers, simdgroups * (3.0 * 16.0 + bodies));
 }
 
 /// Addresses from memory: the executions are exact, transactions are at most one for each lane, and it says that it is an estimate.

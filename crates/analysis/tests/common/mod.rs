@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test crate uses its part
 
+pub mod cache;
 pub mod observed;
 
 use std::sync::Arc;

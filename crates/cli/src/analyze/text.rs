@@ -157,7 +157,7 @@ fn print_totals(totals: &LaunchTotals) -> Result<()> {
         size(totals.group)
     ))?;
     say(format_args!(
-        "    {}B used, {}B moved in sectors, {}B touched; {}FLOP, {}integer operations",
+        "    {}B used, {}B moved in sectors, {}B of memory; {}FLOP, {}integer operations",
         amount(totals.used_bytes),
         amount(totals.moved_bytes),
         amount(totals.footprint_bytes),

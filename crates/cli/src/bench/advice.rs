@@ -222,19 +222,21 @@ fn expected_gain(context: &Context, pair: &Pair) -> Result<Option<f64>> {
     if Toolchain::find().is_err() {
         return Ok(None);
     }
-    let analysis = analyzed(pair.file.0, pair.file.1, pair.bad.kernel)?;
+    let (analysis, _) = analyzed(pair.file.0, pair.file.1, pair.bad.kernel)?;
     let sizes = |sizes: [usize; 3]| sizes.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
     let launch = Launch { grid: sizes(pair.bad.threads), group: sizes(pair.bad.group), ..Launch::default() };
     let advice = analysis.advice(machine, Some(&launch))?;
     Ok(advice.into_iter().find(|advice| advice.remedy == pair.remedy).map(|advice| advice.gain))
 }
 
-/// The analysis of a kernel. Needs a compiler.
-pub(super) fn analyzed(file: &str, text: &str, kernel: &str) -> Result<Analysis> {
+/// The analysis of a kernel, and the names of its arguments. Needs a compiler.
+pub(super) fn analyzed(file: &str, text: &str, kernel: &str) -> Result<(Analysis, Vec<String>)> {
     let source = Source::named(file, text);
     let program = Program::new(user_cache(), &source, InductionVariables::AsWritten)?;
     let thread = program.thread(kernel, &[])?;
-    Ok(analyze(program.module(&thread)?, &thread.origin.signature)?)
+    let signature = &thread.origin.signature;
+    let names = signature.args.iter().map(|argument| argument.name.clone()).collect();
+    Ok((analyze(program.module(&thread)?, signature)?, names))
 }
 
 /// The kernels of all pairs.

@@ -1,15 +1,14 @@
 //! `elinvar bench traffic`: what the analysis predicts of kernels' memory traffic, against the counters of an NVIDIA GPU.
 //!
-//! Nsight Compute (`ncu`) runs this program again, which then launches each kernel once. The counters are those of the Nsight Compute
+//! Nsight Compute (`ncu`) runs this program again, twice, which then launches each kernel once. The counters are those of the Nsight Compute
 //! documentation ("Metrics Decoder"): sectors of 32 bytes that loads, stores and atomic operations of device memory request from the L1
-//! cache, bytes that memory delivers, and sectors that are written to the L2 cache. Written sectors stay in the L2 cache when the kernel
-//! ends; each has to move to memory once.
+//! cache, and bytes that memory reads and writes. What a kernel writes stays in the L2 cache when it ends. So, where memory is counted, a
+//! kernel that reads more than the cache holds runs before each kernel, and behind it, where it writes what the kernel has left.
 
 use std::process::Command;
 
-use elinvar::DeviceKind;
-use elinvar::KernelOptions;
-use elinvar_analysis::{Effort, Kind, Launch, LaunchTotals, Space};
+use elinvar::{DeviceKind, KernelOptions};
+use elinvar_analysis::{Effort, Launch};
 use serde_json::json;
 
 use super::advice::{self, analyzed};
@@ -22,6 +21,9 @@ use crate::report::{print_json, print_table, say};
 
 /// Set in the process that is measured.
 const CHILD: &str = "ELINVAR_BENCH_TRAFFIC";
+/// Values of the variable: what is counted.
+const SECTORS: &str = "sectors";
+const MEMORY: &str = "memory";
 const SECTOR: f64 = 32.0;
 /// Sectors that loads, stores and atomic operations request.
 const REQUESTED: [&str; 4] = [
@@ -30,10 +32,18 @@ const REQUESTED: [&str; 4] = [
     "l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
 ];
-/// Bytes.
-const READ: &str = "dram__bytes_read.sum";
-/// Sectors.
-const WRITTEN: &str = "lts__t_sectors_op_write.sum";
+/// Bytes of memory.
+const MOVED: [&str; 2] = ["dram__bytes_read.sum", "dram__bytes_write.sum"];
+
+/// Reads more than the cache of any GPU holds, and writes nothing: the numbers are not negative.
+const EVICT: &str = "kernel void evict(device const float4* x, device float* out, uint i [[thread_position_in_grid]], uint n [[threads_per_grid]]) {
+    float sum = 0.0f;
+    for (uint at = 0; at < 64; ++at) { float4 four = x[i + at * n]; sum += four.x + four.y + four.z + four.w; }
+    if (sum < 0.0f) { out[0] = sum; }
+}";
+const EVICT_THREADS: usize = 1 << 19;
+/// Launches for each kernel where memory is counted.
+const WITH_EVICTION: usize = 3;
 
 /// A kernel and its launch.
 pub(super) struct Subject {
@@ -111,14 +121,22 @@ pub fn run(context: &Context, names: &[String], json: bool) -> Result<()> {
     }
     let all: Vec<_> =
         all.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|n| n == name)).collect();
-    if std::env::var_os(CHILD).is_some() {
-        return all.iter().try_for_each(|(_, make)| launch_once(context, &make()));
+    if let Some(what) = std::env::var_os(CHILD) {
+        return launch_all(context, &all, what == MEMORY);
     }
-    let counted = counters(names)?;
-    if counted.len() != all.len() {
-        let (found, expected) = (counted.len(), all.len());
-        return Err(Failure::Machine(format!("ncu reports {found} launches instead of {expected}")));
-    }
+    let expect = |rows: &[Vec<f64>], expected: usize| match rows.len() == expected {
+        true => Ok(()),
+        false => Err(Failure::Machine(format!("ncu reports {} launches instead of {expected}", rows.len()))),
+    };
+    let sectors = counters(names, SECTORS, &REQUESTED, &[])?;
+    expect(&sectors, all.len())?;
+    // The cache is to hold what the kernel before has left.
+    let moved = counters(names, MEMORY, &MOVED, &["--cache-control", "none"])?;
+    expect(&moved, WITH_EVICTION * all.len())?;
+    let counted = sectors.iter().zip(moved.chunks(WITH_EVICTION)).map(|(sectors, moved)| {
+        let bytes = moved[1].iter().sum::<f64>() + moved[2][1];
+        Traffic { sectors: sectors.iter().sum(), bytes }
+    });
     let mut rows = Vec::new();
     for ((name, make), measured) in all.into_iter().zip(counted) {
         let subject = make();
@@ -154,73 +172,87 @@ fn print(context: &Context, rows: &[Row], json: bool) -> Result<()> {
     print_table(&head, &cells)
 }
 
-fn launch_once(context: &Context, subject: &Subject) -> Result<()> {
-    let library = compile(&context.device, subject.file.0.clone(), subject.file.1)?;
-    let kernel = library.kernel_with(subject.kernel, KernelOptions::new())?;
-    OnDevice::with(&context.device, kernel, subject.threads, subject.group, &subject.args)?.run(1).map(drop)
+/// Launches each kernel once, and if memory is counted, the one that evicts before and behind it.
+fn launch_all(context: &Context, all: &[(&'static str, Make)], with_eviction: bool) -> Result<()> {
+    let device = &context.device;
+    let mut evict = None;
+    if with_eviction {
+        let kernel = compile(device, "evict.metal", EVICT)?.kernel_with("evict", KernelOptions::new())?;
+        let numbers = Argument::Floats(vec![0.0; EVICT_THREADS * 64 * 4]);
+        let args = [numbers, Argument::Floats(vec![0.0])];
+        evict = Some(OnDevice::with(device, kernel, [EVICT_THREADS, 1, 1], [256, 1, 1], &args)?);
+    }
+    for (_, make) in all {
+        let subject = make();
+        let library = compile(device, subject.file.0.clone(), subject.file.1)?;
+        let kernel = library.kernel_with(subject.kernel, KernelOptions::new())?;
+        let mut held = OnDevice::with(device, kernel, subject.threads, subject.group, &subject.args)?;
+        for launched in [evict.as_mut(), Some(&mut held)].into_iter().flatten() {
+            launched.run(1)?;
+        }
+        evict.as_mut().map_or(Ok(0), |evict| evict.run(1))?;
+    }
+    Ok(())
 }
 
 /// The traffic that the analysis predicts, and whether it is an estimate. Numbers are passed by value on a GPU, and are not counted.
 fn predicted(subject: &Subject) -> Result<(Traffic, bool)> {
-    let analysis = analyzed(&subject.file.0, subject.file.1, subject.kernel)?;
+    let (analysis, names) = analyzed(&subject.file.0, subject.file.1, subject.kernel)?;
     let sizes = |sizes: [usize; 3]| sizes.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
     let is_number = |argument: &Argument| matches!(argument, Argument::Float(_) | Argument::Word(_));
-    let numbers = subject.args.iter().enumerate().filter(|(_, argument)| is_number(argument));
-    let constants = numbers.map(|(index, argument)| (index, argument.raw().to_vec())).collect();
+    let numbers = || subject.args.iter().enumerate().filter(|(_, argument)| is_number(argument));
+    let constants = numbers().map(|(index, argument)| (index, argument.raw().to_vec())).collect();
     let launch = Launch { grid: sizes(subject.threads), group: sizes(subject.group), constants };
-    let totals: LaunchTotals = analysis.launch(&launch, Effort::default())?;
-    let of_buffers = totals.accesses.iter().filter(|total| {
-        let access = &analysis.accesses[total.access];
-        access.space == Space::Device || access.kind != Kind::Load
+    let totals = analysis.launch(&launch, Effort::default())?;
+    let of_numbers = totals.accesses.iter().filter(|total| {
+        let object = analysis.accesses[total.access].object.as_ref();
+        object.is_some_and(|object| numbers().any(|(index, _)| names.get(index) == Some(object)))
     });
-    let sectors = of_buffers.map(|total| total.sectors).sum();
-    Ok((Traffic { sectors, bytes: totals.footprint_bytes }, totals.is_estimate))
+    let by_value: f64 = of_numbers.map(|total| total.sectors).sum();
+    let traffic = Traffic { sectors: totals.moved_bytes / SECTOR - by_value, bytes: totals.footprint_bytes };
+    Ok((traffic, totals.is_estimate))
 }
 
-/// The counters of each launch, by Nsight Compute.
-fn counters(names: &[String]) -> Result<Vec<Traffic>> {
+/// The values of metrics for each launch of a process, by Nsight Compute.
+fn counters(names: &[String], what: &str, metrics: &[&str], options: &[&str]) -> Result<Vec<Vec<f64>>> {
     let failed =
         |why: String| Failure::Machine(format!("traffic needs `ncu` of NVIDIA Nsight Compute: {why}"));
     let log = tempfile::NamedTempFile::new().map_err(|error| failed(error.to_string()))?;
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-    let metrics = REQUESTED.into_iter().chain([READ, WRITTEN]).collect::<Vec<_>>().join(",");
     let mut command = Command::new("ncu");
-    command.args(["--csv", "--page", "raw", "--print-units", "base", "--metrics", &metrics]);
-    command.arg("--log-file").arg(log.path()).arg(program);
-    command.args(["bench", "traffic", "--device", "cuda"]).args(names).env(CHILD, "1");
+    command.args(["--csv", "--page", "raw", "--print-units", "base", "--metrics", &metrics.join(",")]);
+    command.args(options).arg("--force-overwrite").arg("--log-file").arg(log.path()).arg(program);
+    command.args(["bench", "traffic", "--device", "cuda"]).args(names).env(CHILD, what);
     let output = command.output().map_err(|error| failed(error.to_string()))?;
     let text = std::fs::read_to_string(log.path()).map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {
         let told = text.lines().filter(|line| line.contains("==ERROR==")).collect::<Vec<_>>().join("\n");
         return Err(failed(format!("{told}\n{}", String::from_utf8_lossy(&output.stderr))));
     }
-    parsed(&text).map_err(failed)
+    parsed(&text, metrics).map_err(failed)
 }
 
 /// Reads the table of `ncu --csv --page raw`: a line of names, one of units, and one for each launch.
-fn parsed(text: &str) -> Result<Vec<Traffic>, String> {
+fn parsed(text: &str, metrics: &[&str]) -> Result<Vec<Vec<f64>>, String> {
     let lines = text.lines().filter_map(|line| line.strip_prefix('"')?.strip_suffix('"'));
     let mut lines = lines.map(|line| line.split("\",\"").collect::<Vec<_>>());
     let head = lines.next().ok_or_else(|| format!("it has printed no table: {text}"))?;
-    let column = |name: &str| {
-        head.iter().position(|known| *known == name).ok_or_else(|| format!("its table has no column {name}"))
+    let column = |name: &&str| {
+        head.iter().position(|known| known == name).ok_or_else(|| format!("its table has no column {name}"))
     };
-    let requested = REQUESTED.into_iter().map(column).collect::<Result<Vec<_>, _>>()?;
-    let (read, written) = (column(READ)?, column(WRITTEN)?);
+    let columns = metrics.iter().map(column).collect::<Result<Vec<_>, _>>()?;
     let units = lines.next().ok_or("its table has no line of units")?;
-    if units.get(read) != Some(&"byte") {
-        return Err(format!("{READ} is in {:?}, not in bytes", units.get(read)));
+    if let Some(at) = columns.iter().find(|at| !["byte", "sector"].contains(units.get(**at).unwrap_or(&""))) {
+        return Err(format!("{} is in {:?}, not in bytes or sectors", head[*at], units.get(*at)));
     }
-    lines
-        .map(|line| {
-            let number = |at: usize| -> Result<f64, String> {
-                let text = line.get(at).map(|text| text.replace(',', "")).unwrap_or_default();
-                text.parse().map_err(|_| format!("`{text}` in column {} is not a number", head[at]))
-            };
-            let sectors = requested.iter().map(|at| number(*at)).sum::<Result<f64, _>>()?;
-            Ok(Traffic { sectors, bytes: number(read)? + SECTOR * number(written)? })
-        })
-        .collect()
+    let row = |line: Vec<&str>| {
+        let number = |at: &usize| -> Result<f64, String> {
+            let text = line.get(*at).map(|text| text.replace(',', "")).unwrap_or_default();
+            text.parse().map_err(|_| format!("`{text}` in column {} is not a number", head[*at]))
+        };
+        columns.iter().map(number).collect()
+    };
+    lines.map(row).collect()
 }
 
 #[cfg(test)]
@@ -229,18 +261,17 @@ mod tests {
 
     #[test]
     fn the_table_of_ncu_is_read() {
-        let names = REQUESTED.into_iter().chain([READ, WRITTEN]).collect::<Vec<_>>().join("\",\"");
         let table = |unit: &str, read: &str| {
             format!(
-                "==PROF== Profiling\n\"ID\",\"Kernel Name\",\"{names}\"\n\"\",\"\",\"sector\",\"sector\",\"sector\",\"sector\",\"{unit}\",\"sector\"\n\
-                 \"0\",\"saxpy\",\"1,024\",\"512\",\"2\",\"1\",\"{read}\",\"3\"\n"
+                "==PROF== Profiling\n\"ID\",\"Kernel Name\",\"{}\",\"{}\"\n\"\",\"\",\"{unit}\",\"byte\"\n\"0\",\"saxpy\",\"{read}\",\"3\"\n",
+                MOVED[0], MOVED[1]
             )
         };
-        let [row] = <[Traffic; 1]>::try_from(parsed(&table("byte", "4,096")).unwrap()).ok().unwrap();
-        assert_eq!((row.sectors, row.bytes), (1539.0, 4096.0 + 96.0));
-        assert!(parsed(&table("Kbyte", "4")).is_err_and(|why| why.contains("not in bytes")));
-        assert!(parsed(&table("byte", "n/a")).is_err_and(|why| why.contains("`n/a`")));
-        assert!(parsed("==ERROR== ERR_NVGPUCTRPERM").is_err_and(|why| why.contains("no table")));
+        assert_eq!(parsed(&table("byte", "4,096"), &MOVED).unwrap(), [[4096.0, 3.0]]);
+        assert!(parsed(&table("Kbyte", "4"), &MOVED).is_err_and(|why| why.contains("not in bytes")));
+        assert!(parsed(&table("byte", "n/a"), &MOVED).is_err_and(|why| why.contains("`n/a`")));
+        assert!(parsed(&table("byte", "1"), &REQUESTED).is_err_and(|why| why.contains("no column")));
+        assert!(parsed("==ERROR== ERR_NVGPUCTRPERM", &MOVED).is_err_and(|why| why.contains("no table")));
     }
 
     #[test]

@@ -20,7 +20,8 @@ use crate::{Buffer, CommandBuffer, Device, Grid, HostAccess, Kernel};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Route {
     /// The faster one by measurement where the vendor's library has the operation, otherwise kernels of Elinvar. Large operations are
-    /// measured once for a class of shapes, by the first plan on this machine, which waits for it; small ones are the library's.
+    /// measured once for a class of shapes, by the first plan on this machine, which waits for it; small ones are the library's, but
+    /// products on NVIDIA GPUs whose sums have up to 128 terms are a kernel's.
     #[default]
     Auto,
     /// The vendor's library.

@@ -2,7 +2,8 @@
 //!
 //! Both are measured once for a *shape class*: the operation and its operands, with the sizes of axes rounded up to powers of two. The
 //! choice is kept with the device and in the user's cache, so that other processes do not measure again. Measurements run on memory
-//! of their own, on a stream of their own. What would cost more to measure than it can save is left to the library.
+//! of their own, on a stream of their own. What would cost more to measure than it can save is left to the library, but for short products on
+//! NVIDIA GPUs.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,6 +22,9 @@ use crate::{Device, HostAccess, Stream};
 /// Operations with fewer arithmetic operations and fewer bytes are not measured: compiling a kernel takes longer than a thousand of them.
 const FLOPS: u64 = 1 << 24;
 const BYTES: u64 = 1 << 22;
+/// Terms of the sums of products that small ones may have to be a kernel's without a measurement. Calls of cuBLASLt take the host 7 µs, a launch 3 µs,
+/// and the device is done before the next call.
+const SHORT: usize = 128;
 /// Operations with more bytes are not measured, because a measurement needs as much memory again.
 const MOST_BYTES: u64 = 1 << 30;
 /// Minimum and maximum number of runs of each route, and the time after which no more than the minimum begin.
@@ -43,12 +47,20 @@ impl RouteChoices {
     /// The route for an operation that the device's library has for these operands. Measures if no process of this user has.
     pub(crate) fn route(&self, device: &Device, operation: &Operation, operands: &Operands<'_>) -> Route {
         let bytes = operands.bytes();
-        if (operation.flops(operands) < FLOPS && bytes < BYTES) || bytes > MOST_BYTES {
+        let is_small = operation.flops(operands) < FLOPS && bytes < BYTES;
+        if bytes > MOST_BYTES || (is_small && !is_short_product(device, operation, operands)) {
             return Route::Vendor;
         }
         let class = class(operation, operands);
         let known = self.known.lock().get(&class).copied();
         if let Some(route) = known {
+            return route;
+        }
+        if is_small {
+            // Without a compiler it is the library's.
+            let planned = Plan::of(device, operation, operands, Route::Kernel, None);
+            let route = planned.map_or(Route::Vendor, |plan| plan.route());
+            self.known.lock().insert(class, route);
             return route;
         }
         let cache = self.cache.get_or_init(|| Cache::user(env!("CARGO_PKG_VERSION")));
@@ -79,6 +91,15 @@ impl RouteChoices {
         self.known.lock().insert(class, route);
         route
     }
+}
+
+/// Whether it is a product of floats on an NVIDIA GPU whose sums have few terms.
+fn is_short_product(device: &Device, operation: &Operation, operands: &Operands<'_>) -> bool {
+    let left = operands.inputs.first().filter(|left| left.data_type().is_float());
+    let terms = left.and_then(|left| left.shape().last());
+    device.kind() == DeviceKind::Cuda
+        && matches!(operation, Operation::MatMul(_))
+        && terms.is_some_and(|terms| *terms <= SHORT)
 }
 
 fn key(cache: &Cache, device: &Device, class: &str) -> Key {

@@ -23,8 +23,9 @@ use crate::report::median;
 type Row = (&'static str, fn(&Context) -> Result<Measured>);
 
 /// The benchmarks by name.
-pub const ROWS: [Row; 30] = [
-    ("tensor_matmul_f32_small", small),
+pub const ROWS: [Row; 31] = [
+    ("tensor_matmul_f32_small", |context| small(context, Route::Auto)),
+    ("tensor_matmul_f32_small_kernel", |context| small(context, Route::Kernel)),
     ("tensor_matmul_f32_256", |context| matmul(context, 256, Route::Auto)),
     ("tensor_matmul_f32_512", |context| matmul(context, 512, Route::Auto)),
     ("tensor_matmul_f32_1024", |context| matmul(context, 1024, Route::Auto)),
@@ -232,7 +233,7 @@ fn sizes(shape: &[usize]) -> Vec<i32> {
 }
 
 /// Host time of each of many small products until all have ended, compared with as many calls of the library.
-fn small(context: &Context) -> Result<Measured> {
+fn small(context: &Context, route: Route) -> Result<Measured> {
     /// Products, and those of a submission.
     const PRODUCTS: u64 = 1000;
     const TOGETHER: u64 = 50;
@@ -245,7 +246,7 @@ fn small(context: &Context) -> Result<Measured> {
         (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?, device.buffer::<f32>(n * n)?);
     let (shape, of) = ([n, n], MatMul::default());
     let views = [left.tensor(&shape)?, right.tensor(&shape)?];
-    let ours = plan(of, &[&views[0], &views[1]], &mut out.tensor_mut(&shape)?, Route::Auto)?;
+    let ours = plan(of, &[&views[0], &views[1]], &mut out.tensor_mut(&shape)?, route)?;
     let run = |in_a_submission: u64| -> Result<u64> {
         let (start, mut last) = (Instant::now(), None);
         for _ in 0..PRODUCTS / in_a_submission {

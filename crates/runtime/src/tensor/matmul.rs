@@ -1,6 +1,6 @@
 //! [`MatMul`]: matrix products, matrix-vector products, and their algorithms.
 
-use elinvar_driver::Result;
+use elinvar_driver::{DeviceKind, Result};
 
 use crate::Grid;
 use crate::tensor::activation::Activation;
@@ -463,6 +463,8 @@ impl Product {
                 (_, true) => "matmul_blocks_64_f32",
                 (DataType::F16, false) => "matmul_blocks_128_f16",
                 (DataType::BF16, false) => "matmul_blocks_128_bf16",
+                // 32 KiB of threadgroup memory in each group.
+                (_, false) if steps.device().kind() == DeviceKind::Cuda => "matmul_blocks_128_f32_deep",
                 (_, false) => "matmul_blocks_128_f32",
             };
             let threads = BLOCK_THREADS[usize::from(product.data_type != DataType::F32)];

@@ -279,22 +279,6 @@ inline void put(threadgroup T* tile, thread const uint4 (&words)[COUNT], uint wi
     }
 }
 
-// The same, transposed.
-template <uint COUNT, uint THREADS>
-inline void put_transposed(threadgroup float* tile, thread const uint4 (&words)[COUNT], uint width, uint stride, uint local)
-{
-    uint across = width / 4;
-#pragma unroll
-    for (uint i = 0; i < COUNT; ++i) {
-        uint at = local + i * THREADS, row = at / across, column = at % across * 4;
-        float4 elements = as_type<float4>(words[i]);
-#pragma unroll
-        for (uint e = 0; e < 4; ++e) {
-            tile[(column + e) * stride + row] = elements[e];
-        }
-    }
-}
-
 // Where a block's tiles of `a` and `b` are in device memory.
 template <typename T>
 struct Tiles {
@@ -421,23 +405,86 @@ template <typename T, uint SIDE>
     }
 }
 
-// Sixteen by sixteen threads, each for `EACH` by `EACH` elements in groups of four by four, which are 64 elements apart.
-template <uint EACH>
+constant constexpr uint REGISTERS_THREADS = 256;
+
+// The words of one operand that a thread copies to its tile: those of `SIDE` rows of `a`, or columns of `b`, and `DEPTH` terms.
+template <uint SIDE, uint DEPTH, uint COUNT>
+struct Words {
+    device const float* at;
+    // Elements between rows of memory, in which elements are consecutive, and to the next tile.
+    ulong stride, step;
+    // Whether the terms are consecutive, and the number of rows or columns.
+    bool along_terms;
+    uint end;
+    uint4 words[COUNT];
+
+    // The term and the row or column of the first element of a word.
+    uint2 place(uint i, uint local) const
+    {
+        uint across = (along_terms ? DEPTH : SIDE) / 4, at = local + i * REGISTERS_THREADS;
+        uint row = at / across, column = at % across * 4;
+        return along_terms ? uint2(column, row) : uint2(row, column);
+    }
+
+    // Copies the words to registers. Beyond `terms` terms they are zeros; beyond the last row or column, they are others, for sums that are not
+    // stored. The address of the tile's first word is valid.
+    void fetch(uint terms, uint local)
+    {
+#pragma unroll
+        for (uint i = 0; i < COUNT; ++i) {
+            uint2 place = this->place(i, local);
+            bool inside = place.x < terms;
+            uint term = inside ? place.x : 0, other = place.y < end ? place.y : 0;
+            uint4 word = *(device const uint4*)(at + (along_terms ? other * stride + term : term * stride + other));
+            words[i] = inside ? word : uint4(0);
+        }
+    }
+
+    // Elements of a tile are in the order of their terms. Those of four terms are exchanged with others, so that threads that store a word of
+    // terms each do so in different banks.
+    static uint turn(uint term)
+    {
+        return term / 4 * (128 / DEPTH);
+    }
+
+    void put(threadgroup float4* tile, uint local) const
+    {
+#pragma unroll
+        for (uint i = 0; i < COUNT; ++i) {
+            uint2 place = this->place(i, local);
+            float4 elements = as_type<float4>(words[i]);
+            uint to = place.x * SIDE + (place.y ^ turn(place.x));
+            if (along_terms) {
+#pragma unroll
+                for (uint e = 0; e < 4; ++e) {
+                    ((threadgroup float*)tile)[to + e * SIDE] = elements[e];
+                }
+            } else {
+                tile[to / 4] = elements;
+            }
+        }
+    }
+};
+
+// Sixteen by sixteen threads, each for `EACH` by `EACH` elements in groups of four by four, which are 64 elements apart. Each thread copies
+// `COUNT` words of each operand.
+template <uint EACH, uint COUNT>
 [[kernel]] void matmul_registers(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
                                  device const uchar* bias [[buffer(2)]], device uchar* out [[buffer(3)]],
                                  constant Axes<4>& batch [[buffer(4)]], constant Product& size [[buffer(5)]],
                                  uint3 group [[threadgroup_position_in_grid]],
                                  uint local [[thread_index_in_threadgroup]])
 {
-    // A word of each operand for each thread.
-    constexpr uint THREADS = 256, SIDE = 16 * EACH, DEPTH = 1024 / SIDE, STRIDE = SIDE + 4, GROUPS = EACH / 4;
-    threadgroup float4 tiles_a[2][DEPTH * STRIDE / 4], tiles_b[2][DEPTH * STRIDE / 4];
+    constexpr uint SIDE = 16 * EACH, DEPTH = COUNT * 1024 / SIDE, GROUPS = EACH / 4;
+    using Operand = Words<SIDE, DEPTH, COUNT>;
+    threadgroup float4 tiles_a[2][DEPTH * SIDE / 4], tiles_b[2][DEPTH * SIDE / 4];
     ulong offsets[4] = {0, 0, 0, 0};
     add_offsets<ulong, 4>(group.z, BATCH, batch, offsets);
     ulong top = ulong(group.y) * SIDE, left = ulong(group.x) * SIDE;
     uint rows = min(size.rows - top, ulong(SIDE)), columns = min(size.columns - left, ulong(SIDE));
     Tiles<float> from = tiles_at(a + offsets[A], b + offsets[B], top, left, DEPTH, size);
-    uint width_a = A_TERM == 1 ? DEPTH : SIDE, width_b = B_COLUMN == 1 ? SIDE : DEPTH;
+    Operand words_a = {from.a, from.stride_a, from.step_a, A_TERM == 1, rows, {}};
+    Operand words_b = {from.b, from.stride_b, from.step_b, B_COLUMN != 1, columns, {}};
     uint x = local % 16, y = local / 16;
 
     float sums[EACH][EACH];
@@ -448,37 +495,38 @@ template <uint EACH>
             sums[i][j] = 0;
         }
     }
-    uint4 words_a[1], words_b[1];
-    uint terms = min(size.terms, ulong(DEPTH)), buffer = 0;
-    fetch_tiles<float, 1, SIDE, DEPTH, THREADS>(words_a, words_b, from, rows, columns, terms, local);
-    for (ulong k = 0; k < size.terms; k += DEPTH) {
-        // Terms are rows of both tiles.
-        threadgroup float4* tile_a = tiles_a[buffer];
-        threadgroup float4* tile_b = tiles_b[buffer];
-        if (A_TERM == 1) {
-            put_transposed<1, THREADS>((threadgroup float*)tile_a, words_a, width_a, STRIDE, local);
-        } else {
-            put<float, 1, THREADS>((threadgroup float*)tile_a, words_a, width_a, STRIDE, local);
-        }
-        if (B_COLUMN == 1) {
-            put<float, 1, THREADS>((threadgroup float*)tile_b, words_b, width_b, STRIDE, local);
-        } else {
-            put_transposed<1, THREADS>((threadgroup float*)tile_b, words_b, width_b, STRIDE, local);
-        }
+    // All tiles but the last have `DEPTH` terms.
+    uint tiles = (size.terms + DEPTH - 1) / DEPTH, rest = (size.terms - 1) % DEPTH + 1;
+    if (tiles > 0) {
+        uint terms = tiles == 1 ? rest : DEPTH;
+        words_a.fetch(terms, local);
+        words_b.fetch(terms, local);
+    }
+    for (uint tile = 0; tile < tiles; ++tile) {
+        threadgroup float4* tile_a = tiles_a[tile % 2];
+        threadgroup float4* tile_b = tiles_b[tile % 2];
+        words_a.put(tile_a, local);
+        words_b.put(tile_b, local);
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (k + DEPTH < size.terms) {
-            from.a += from.step_a;
-            from.b += from.step_b;
-            terms = min(size.terms - k - DEPTH, ulong(DEPTH));
-            fetch_tiles<float, 1, SIDE, DEPTH, THREADS>(words_a, words_b, from, rows, columns, terms, local);
+        if (tile + 1 < tiles) {
+            words_a.at += words_a.step;
+            words_b.at += words_b.step;
+        }
+        if (tile + 2 < tiles) {
+            words_a.fetch(DEPTH, local);
+            words_b.fetch(DEPTH, local);
+        } else if (tile + 1 < tiles) {
+            words_a.fetch(rest, local);
+            words_b.fetch(rest, local);
         }
 #pragma unroll
         for (uint term = 0; term < DEPTH; ++term) {
             float4 part_a[GROUPS], part_b[GROUPS];
 #pragma unroll
             for (uint g = 0; g < GROUPS; ++g) {
-                part_a[g] = tile_a[term * (STRIDE / 4) + g * 16 + y];
-                part_b[g] = tile_b[term * (STRIDE / 4) + g * 16 + x];
+                uint turn = Operand::turn(term) / 4, at = term * (SIDE / 4) + g * 16;
+                part_a[g] = tile_a[at + (y ^ turn)];
+                part_b[g] = tile_b[at + (x ^ turn)];
             }
 #pragma unroll
             for (uint i = 0; i < EACH; ++i) {
@@ -488,7 +536,6 @@ template <uint EACH>
                 }
             }
         }
-        buffer ^= 1;
     }
 #pragma unroll
     for (uint i = 0; i < EACH; ++i) {
@@ -521,7 +568,8 @@ MATMUL("matmul_tiles_f16", matmul_tiles<half>)
 MATMUL("matmul_tiles_bf16", matmul_tiles<bfloat>)
 MATMUL("matmul_blocks_64_f16", matmul_blocks<half, 64>)
 MATMUL("matmul_blocks_64_bf16", matmul_blocks<bfloat, 64>)
-MATMUL("matmul_blocks_64_f32", matmul_registers<4>)
+MATMUL("matmul_blocks_64_f32", matmul_registers<4, 1>)
 MATMUL("matmul_blocks_128_f16", matmul_blocks<half, 128>)
 MATMUL("matmul_blocks_128_bf16", matmul_blocks<bfloat, 128>)
-MATMUL("matmul_blocks_128_f32", matmul_registers<8>)
+MATMUL("matmul_blocks_128_f32", matmul_registers<8, 1>)
+MATMUL("matmul_blocks_128_f32_deep", matmul_registers<8, 2>)

@@ -457,17 +457,19 @@ impl Product {
             let (columns, rows, _) = groups(BLOCK_SIDES[0]);
             let is_small = is_cpu || columns.saturating_mul(rows).saturating_mul(batches) < units;
             let side = BLOCK_SIDES[usize::from(is_small)];
+            let is_wide =
+                !is_small && product.data_type == DataType::F32 && steps.device().kind() == DeviceKind::Cuda;
             let name = match (product.data_type, is_small) {
                 (DataType::F16, true) => "matmul_blocks_64_f16",
                 (DataType::BF16, true) => "matmul_blocks_64_bf16",
                 (_, true) => "matmul_blocks_64_f32",
                 (DataType::F16, false) => "matmul_blocks_128_f16",
                 (DataType::BF16, false) => "matmul_blocks_128_bf16",
-                // 32 KiB of threadgroup memory in each group.
-                (_, false) if steps.device().kind() == DeviceKind::Cuda => "matmul_blocks_128_f32_deep",
+                // 250 registers for a thread.
+                (_, false) if is_wide => "matmul_blocks_128_f32_wide",
                 (_, false) => "matmul_blocks_128_f32",
             };
-            let threads = BLOCK_THREADS[usize::from(product.data_type != DataType::F32)];
+            let threads = BLOCK_THREADS[usize::from(product.data_type != DataType::F32 || is_wide)];
             product.launch(name, Grid::groups(groups(side)).group(threads), epilogue, steps)?;
             steps.algorithm = BLOCKS;
             return Ok(());

@@ -405,10 +405,8 @@ template <typename T, uint SIDE>
     }
 }
 
-constant constexpr uint REGISTERS_THREADS = 256;
-
 // The words of one operand that a thread copies to its tile: those of `SIDE` rows of `a`, or columns of `b`, and `DEPTH` terms.
-template <uint SIDE, uint DEPTH, uint COUNT>
+template <uint SIDE, uint DEPTH, uint THREADS>
 struct Words {
     device const float* at;
     // Elements between rows of memory, in which elements are consecutive, and to the next tile.
@@ -416,24 +414,25 @@ struct Words {
     // Whether the terms are consecutive, and the number of rows or columns.
     bool along_terms;
     uint end;
-    uint4 words[COUNT];
+    uint4 words[SIDE * DEPTH / 4 / THREADS];
 
     // The term and the row or column of the first element of a word.
     uint2 place(uint i, uint local) const
     {
-        uint across = (along_terms ? DEPTH : SIDE) / 4, at = local + i * REGISTERS_THREADS;
+        uint across = (along_terms ? DEPTH : SIDE) / 4, at = local + i * THREADS;
         uint row = at / across, column = at % across * 4;
         return along_terms ? uint2(column, row) : uint2(row, column);
     }
 
-    // Copies the words to registers. Beyond `terms` terms they are zeros; beyond the last row or column, they are others, for sums that are not
-    // stored. The address of the tile's first word is valid.
-    void fetch(uint terms, uint local)
+    // Copies the words to registers. If the tile is the last one, with `terms` terms, those beyond are zeros; beyond the last row or column, they
+    // are others, for sums that are not stored. The address of the tile's first word is valid.
+    void fetch(bool is_last, uint terms, uint local)
     {
 #pragma unroll
-        for (uint i = 0; i < COUNT; ++i) {
+        for (uint i = 0; i < SIDE * DEPTH / 4 / THREADS; ++i) {
             uint2 place = this->place(i, local);
-            bool inside = place.x < terms;
+            // A choice between a loaded word and zeros would wait for the word.
+            bool inside = !is_last || place.x < terms;
             uint term = inside ? place.x : 0, other = place.y < end ? place.y : 0;
             uint4 word = *(device const uint4*)(at + (along_terms ? other * stride + term : term * stride + other));
             words[i] = inside ? word : uint4(0);
@@ -450,7 +449,7 @@ struct Words {
     void put(threadgroup float4* tile, uint local) const
     {
 #pragma unroll
-        for (uint i = 0; i < COUNT; ++i) {
+        for (uint i = 0; i < SIDE * DEPTH / 4 / THREADS; ++i) {
             uint2 place = this->place(i, local);
             float4 elements = as_type<float4>(words[i]);
             uint to = place.x * SIDE + (place.y ^ turn(place.x));
@@ -466,17 +465,18 @@ struct Words {
     }
 };
 
-// Sixteen by sixteen threads, each for `EACH` by `EACH` elements in groups of four by four, which are 64 elements apart. Each thread copies
-// `COUNT` words of each operand.
-template <uint EACH, uint COUNT>
+// Threads in rows of sixteen, each for `ROWS` by `COLUMNS` elements in groups of four by four. A thread loads `ROWS + COLUMNS` elements from threadgroup
+// memory for `ROWS * COLUMNS` multiplications: those of eight by eight would take all of its bandwidth on NVIDIA GPUs from compute capability 8.6 on,
+// 128 bytes for 128 multiplications.
+template <uint ROWS, uint COLUMNS, uint DEPTH>
 [[kernel]] void matmul_registers(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
                                  device const uchar* bias [[buffer(2)]], device uchar* out [[buffer(3)]],
                                  constant Axes<4>& batch [[buffer(4)]], constant Product& size [[buffer(5)]],
                                  uint3 group [[threadgroup_position_in_grid]],
                                  uint local [[thread_index_in_threadgroup]])
 {
-    constexpr uint SIDE = 16 * EACH, DEPTH = COUNT * 1024 / SIDE, GROUPS = EACH / 4;
-    using Operand = Words<SIDE, DEPTH, COUNT>;
+    constexpr uint SIDE = 16 * COLUMNS, THREAD_ROWS = SIDE / ROWS, THREADS = 16 * THREAD_ROWS;
+    using Operand = Words<SIDE, DEPTH, THREADS>;
     threadgroup float4 tiles_a[2][DEPTH * SIDE / 4], tiles_b[2][DEPTH * SIDE / 4];
     ulong offsets[4] = {0, 0, 0, 0};
     add_offsets<ulong, 4>(group.z, BATCH, batch, offsets);
@@ -487,20 +487,19 @@ template <uint EACH, uint COUNT>
     Operand words_b = {from.b, from.stride_b, from.step_b, B_COLUMN != 1, columns, {}};
     uint x = local % 16, y = local / 16;
 
-    float sums[EACH][EACH];
+    float sums[ROWS][COLUMNS];
 #pragma unroll
-    for (uint i = 0; i < EACH; ++i) {
+    for (uint i = 0; i < ROWS; ++i) {
 #pragma unroll
-        for (uint j = 0; j < EACH; ++j) {
+        for (uint j = 0; j < COLUMNS; ++j) {
             sums[i][j] = 0;
         }
     }
     // All tiles but the last have `DEPTH` terms.
     uint tiles = (size.terms + DEPTH - 1) / DEPTH, rest = (size.terms - 1) % DEPTH + 1;
     if (tiles > 0) {
-        uint terms = tiles == 1 ? rest : DEPTH;
-        words_a.fetch(terms, local);
-        words_b.fetch(terms, local);
+        words_a.fetch(true, tiles == 1 ? rest : DEPTH, local);
+        words_b.fetch(true, tiles == 1 ? rest : DEPTH, local);
     }
     for (uint tile = 0; tile < tiles; ++tile) {
         threadgroup float4* tile_a = tiles_a[tile % 2];
@@ -513,35 +512,38 @@ template <uint EACH, uint COUNT>
             words_b.at += words_b.step;
         }
         if (tile + 2 < tiles) {
-            words_a.fetch(DEPTH, local);
-            words_b.fetch(DEPTH, local);
+            words_a.fetch(false, DEPTH, local);
+            words_b.fetch(false, DEPTH, local);
         } else if (tile + 1 < tiles) {
-            words_a.fetch(rest, local);
-            words_b.fetch(rest, local);
+            words_a.fetch(true, rest, local);
+            words_b.fetch(true, rest, local);
         }
 #pragma unroll
         for (uint term = 0; term < DEPTH; ++term) {
-            float4 part_a[GROUPS], part_b[GROUPS];
+            uint turn = Operand::turn(term) / 4, at = term * (SIDE / 4);
+            float4 part_a[ROWS / 4], part_b[COLUMNS / 4];
 #pragma unroll
-            for (uint g = 0; g < GROUPS; ++g) {
-                uint turn = Operand::turn(term) / 4, at = term * (SIDE / 4) + g * 16;
-                part_a[g] = tile_a[at + (y ^ turn)];
-                part_b[g] = tile_b[at + (x ^ turn)];
+            for (uint g = 0; g < ROWS / 4; ++g) {
+                part_a[g] = tile_a[at + ((g * THREAD_ROWS + y) ^ turn)];
             }
 #pragma unroll
-            for (uint i = 0; i < EACH; ++i) {
+            for (uint g = 0; g < COLUMNS / 4; ++g) {
+                part_b[g] = tile_b[at + ((g * 16 + x) ^ turn)];
+            }
 #pragma unroll
-                for (uint j = 0; j < EACH; ++j) {
+            for (uint i = 0; i < ROWS; ++i) {
+#pragma unroll
+                for (uint j = 0; j < COLUMNS; ++j) {
                     sums[i][j] = fma(part_a[i / 4][i % 4], part_b[j / 4][j % 4], sums[i][j]);
                 }
             }
         }
     }
 #pragma unroll
-    for (uint i = 0; i < EACH; ++i) {
-        uint row = i / 4 * 64 + y * 4 + i % 4;
+    for (uint i = 0; i < ROWS; ++i) {
+        uint row = (i / 4 * THREAD_ROWS + y) * 4 + i % 4;
 #pragma unroll
-        for (uint j = 0; j < EACH; ++j) {
+        for (uint j = 0; j < COLUMNS; ++j) {
             uint column = j / 4 * 64 + x * 4 + j % 4;
             if (row < rows && column < columns) {
                 write_element(out, bias, offsets, top + row, left + column, sums[i][j], size);
@@ -568,8 +570,8 @@ MATMUL("matmul_tiles_f16", matmul_tiles<half>)
 MATMUL("matmul_tiles_bf16", matmul_tiles<bfloat>)
 MATMUL("matmul_blocks_64_f16", matmul_blocks<half, 64>)
 MATMUL("matmul_blocks_64_bf16", matmul_blocks<bfloat, 64>)
-MATMUL("matmul_blocks_64_f32", matmul_registers<4, 1>)
+MATMUL("matmul_blocks_64_f32", matmul_registers<4, 4, 16>)
 MATMUL("matmul_blocks_128_f16", matmul_blocks<half, 128>)
 MATMUL("matmul_blocks_128_bf16", matmul_blocks<bfloat, 128>)
-MATMUL("matmul_blocks_128_f32", matmul_registers<8, 1>)
-MATMUL("matmul_blocks_128_f32_deep", matmul_registers<8, 2>)
+MATMUL("matmul_blocks_128_f32", matmul_registers<8, 8, 8>)
+MATMUL("matmul_blocks_128_f32_wide", matmul_registers<16, 8, 8>)

@@ -35,9 +35,9 @@ const GROUPS_OF_A_UNIT: u128 = 4;
 
 /// The size for a grid and a kernel with at most `most` threads per threadgroup.
 pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Suggestion {
-    let group = suggested_size(grid, most, caps, signature);
     let (whole, barriers) = limited_aim(most, caps, signature);
     let aim = spread(grid, whole, caps, signature);
+    let group = shape_on(caps, grid, aim);
     let dimensions = if grid.z > 1 {
         "three"
     } else if grid.y > 1 {
@@ -62,8 +62,7 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
 /// The size of [`suggest`], without the reason.
 pub(crate) fn suggested_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
     let (aim, _) = limited_aim(most, caps, signature);
-    let aim = spread(grid, aim, caps, signature);
-    shape(grid, aim, caps.limits.max_threadgroup_size, caps.limits.simdgroup_width)
+    shape_on(caps, grid, spread(grid, aim, caps, signature))
 }
 
 /// The target size for a grid with few threads: on a CPU, of a kernel whose threads work alone, [`halved`]. It has not been measured on GPUs.
@@ -118,7 +117,7 @@ pub(crate) fn shapes(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) 
         }
     };
     for aim in (0..6).map(|power| width << power).filter(|aim| *aim <= most) {
-        add(shape(grid, aim, caps.limits.max_threadgroup_size, width));
+        add(shape_on(caps, grid, aim));
         if grid.y > 1 {
             for x in [8, 16, 64, 128, 256, 512].into_iter().filter(|x| *x <= aim && *x <= grid.x) {
                 let rest = aim / x;
@@ -202,6 +201,11 @@ fn predict(grid: Dim3, size: Dim3, simdgroup: u32, units: f64, resident: Option<
 /// The largest multiple of `unit` up to `value`; `value` if there is none.
 fn floor_multiple(value: u32, unit: u32) -> u32 {
     if value < unit { value } else { value / unit * unit }
+}
+
+/// [`shape`] within a device's limits.
+fn shape_on(caps: &Caps, grid: Dim3, aim: u32) -> Dim3 {
+    shape(grid, aim, caps.limits.max_threadgroup_size, caps.limits.simdgroup_width)
 }
 
 /// Shape of about `aim` threads for the grid.

@@ -19,9 +19,9 @@ use crate::{Arg, Args, Buffer, Grid, HostAccess, Kernel, Stream, Suggestion};
 
 /// Smallest and largest number of measurements of each size, after one warm-up launch, and the time after which no more than the smallest begin.
 const FEWEST_ROUNDS: usize = 5;
-const MOST_ROUNDS: usize = 40;
+const MOST_ROUNDS: usize = 64;
 /// As [`FEWEST_ROUNDS`], of the two that are compared at the end.
-const FEWEST_OF_TWO: usize = 16;
+const FEWEST_OF_TWO: usize = 32;
 const TIME: Duration = Duration::from_millis(60);
 /// Largest number of sizes that are compared.
 const CANDIDATES: usize = 8;
@@ -35,7 +35,7 @@ const MEASUREMENT_NS: u64 = 50_000;
 const MOST_LAUNCHES: u64 = 128;
 /// A size is not faster if it saves less than this part of the time.
 const NOISE: u64 = 50;
-/// Nor if it is faster in less than this many quarters of the rounds; of 16 rounds between equals, 12 are won in 4 of 100 cases.
+/// Nor if it is faster in less than this many quarters of the rounds; of 32 rounds between equals, 24 are won in 4 of 1000 cases.
 const QUARTERS: usize = 3;
 
 /// A measured size.

@@ -14,6 +14,7 @@ mod advice;
 mod evaluate;
 mod findings;
 mod forms;
+mod language;
 mod launch;
 mod loops;
 mod missing_barriers;
@@ -32,6 +33,7 @@ pub use elinvar_ir::Location;
 pub use evaluate::Launch;
 pub use findings::{Finding, Rule};
 pub use forms::Space;
+pub use language::{Language, System, language_violations};
 pub use launch::{Effort, LaunchTotals, SiteTotals};
 pub use occupancy::{
     CoreCaches, Limiter, Multiprocessor, Occupancy, apple_occupancy, cpu_occupancy, occupancies, occupancy,

@@ -76,7 +76,8 @@ Suites:
   advice   each remedy of elinvar analyze: a kernel, its mended twin, and the gain; as first NAME, and remedies behind it.
            Not among the suites that run by default
   tune     threadgroup sizes: the one that Kernel::tune finds against all sizes and the suggested one; as first NAME, and kernels
-           behind it. Not among the suites that run by default
+           behind it, `bench` for those of the cpu suite and `candle` for those of the crate candle-metal-kernels, which are
+           measured if ELINVAR_CANDLE is set. Not among the suites that run by default
   traffic  memory traffic that the analysis predicts, against the counters of an NVIDIA GPU, which `ncu` of Nsight Compute
            reads; as first NAME, and kernels behind it. Not among the suites that run by default
   candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.

@@ -43,7 +43,7 @@ const MAX_BATCH: usize = 10;
     elinvar check --github kernels/*.metal\n  \
     elinvar check --times examples/matmul.metal\n  \
     elinvar check --target cpu --target cuda:sm_90 kernels/*.metal\n  \
-    elinvar check --target metal:apple7 kernels/*.metal\n  \
+    elinvar check --target metal:apple7 --target metal:macos13 --target metal:msl2.4 kernels/*.metal\n  \
     elinvar check --emit ptx gemm.metal --kernel gemm\n  \
     elinvar check --emit asm gemm.metal --group 16,16\n\n\
     The status of each kernel for each target is one of: ok; unsupported, with the reason, such as a texture\n\
@@ -70,8 +70,9 @@ pub struct Check {
     options: SourceOptions,
     /// Compilation target; may be repeated
     ///
-    /// The default is cpu, and cuda for --emit ptx.
-    #[arg(long = "target", value_name = "cpu|cuda[:sm_NN]|metal[:appleN]")]
+    /// The default is cpu, and cuda for --emit ptx. SYSTEM is a release of macOS or iOS, such as macos13 or ios16, or a version of the
+    /// language, such as msl2.4.
+    #[arg(long = "target", value_name = "cpu|cuda[:sm_NN]|metal[:appleN][:SYSTEM]")]
     targets: Vec<Target>,
     /// Check only kernels of this name, or whose names match a pattern such as `gemm_*`; may be repeated
     #[arg(long = "kernel", value_name = "K")]

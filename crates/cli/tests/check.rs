@@ -396,3 +396,55 @@ fn families_of_apple_gpus_have_limits_and_features() {
     elinvar(&["check", &file, "--target", "metal:apple1"]).expect(2, &["expected apple2 to apple10"]);
     elinvar(&["check", &file, "--target", "metal", "--emit", "ir"]).expect(2, &["for --target cpu or cuda"]);
 }
+
+/// A system's version of the language decides which features there are, with the line, and which macros are defined.
+#[test]
+fn systems_have_their_version_of_the_language() {
+    let folder = Folder::new();
+    let text = "#include <metal_stdlib>\nusing namespace metal;\n\
+        kernel void brain(device float* o [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n    float x = o[i];\n    o[i] = float(bfloat(x));\n}\n\
+        kernel void plain(device float* o [[buffer(0)]], uint i [[thread_position_in_grid]]) { o[i] = 1; }\n\
+        #ifdef __HAVE_BFLOAT__\nkernel void guarded(device bfloat* o [[buffer(0)]], uint i [[thread_position_in_grid]]) { o[i] = 1.0bf; }\n#endif\n\
+        #if __METAL_VERSION__ == 310\nkernel void exactly(device float* o [[buffer(0)]], uint i [[thread_position_in_grid]]) { o[i] = 1; }\n#endif\n\
+        #ifdef __METAL_IOS__\nkernel void phone(device float* o [[buffer(0)]], uint i [[thread_position_in_grid]]) { o[i] = 1; }\n#endif\n\
+        #ifdef __METAL_MACOS__\nkernel void computer(device float* o [[buffer(0)]], uint i [[thread_position_in_grid]]) { o[i] = 1; }\n#endif\n";
+    let file = folder.write("systems.metal", text);
+    for (target, accepted) in [
+        ("metal", &["brain", "plain", "guarded", "computer"][..]),
+        ("metal:macos14", &["brain", "plain", "guarded", "exactly", "computer"]),
+        ("metal:apple9:ios17", &["brain", "plain", "guarded", "exactly", "phone"]),
+        ("metal:macos13", &["plain", "computer"]),
+        ("metal:ios16", &["plain", "phone"]),
+        ("metal:msl3.0", &["plain", "computer"]),
+    ] {
+        let ended = elinvar(&["check", "--json", &file, "--target", target]);
+        let is_early = !accepted.contains(&"brain");
+        ended.expect(u8::from(is_early).into(), &[]);
+        let json = ended.json();
+        let kernels = json["files"][0]["kernels"].as_array().expect("kernels");
+        let with = |state: &str| -> Vec<&str> {
+            let has = |kernel: &&Value| {
+                kernel["targets"].as_object().is_some_and(|all| all.values().all(|one| one["state"] == state))
+            };
+            kernels.iter().filter(has).filter_map(|kernel| kernel["name"].as_str()).collect()
+        };
+        assert_eq!(with("ok"), accepted, "{target}");
+        assert_eq!(with("unsupported"), if is_early { &["brain"][..] } else { &[] }, "{target}");
+    }
+    let early = elinvar(&["check", &file, "--kernel", "brain", "--target", "metal:macos13"]);
+    let line = format!("{file}:5: error: `bfloat`: from MSL 3.1 on (macOS 14, iOS 17), not in 3.0 (macos13)");
+    early.expect(1, &[&line]);
+    elinvar(&[
+        "check",
+        &file,
+        "--target",
+        "metal:msl3.0",
+        "-D",
+        "__METAL_VERSION__=310",
+        "--kernel",
+        "exactly",
+    ])
+    .expect(0, &[]);
+    elinvar(&["check", &file, "--target", "metal:macos16"])
+        .expect(2, &["unknown system `macos16`", "macos26"]);
+}

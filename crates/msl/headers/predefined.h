@@ -7,13 +7,19 @@
 #if __METAL_VERSION__ >= 400
 #define __HAVE_TENSOR__ 1
 #endif
+#ifndef __METAL_IOS__
 #define __METAL_MACOS__ 1
+#endif
 #define __METAL_FAST_MATH__ 1
 #define __METAL_FAST_MATH_ONLY__ 1
 #define __METAL_PRECISE_MATH__ 0
 #define __METAL_MEMORY_SCOPE_SYSTEM__ 4
+#if __METAL_VERSION__ >= 310
 #define __HAVE_BFLOAT__ 1
+#endif
+#if __METAL_VERSION__ >= 230
 #define __HAVE_SIMDGROUP_MATRIX__ 1
+#endif
 #define __HALF_MANT_DIG__ 11
 #define __HALF_DIG__ 3
 #define __HALF_MAX_EXP__ 16

@@ -94,7 +94,7 @@ impl KernelOccupancy {
                 let registers = given.unwrap_or((estimate, From::Estimate));
                 (registers, of_apple(AppleFamily::M1, registers.0, threadgroup_bytes)?)
             }
-            Target::Apple(family) => {
+            Target::Apple(family, _) => {
                 let registers = given.unwrap_or((estimate, From::Estimate));
                 (registers, of_apple(family, registers.0, threadgroup_bytes)?)
             }

@@ -1,7 +1,7 @@
 //! [`Compiler`]: the compiler for a target, with or without code generation.
 
 use elinvar::{Error, Signature, Source};
-use elinvar_analysis::AppleFamily;
+use elinvar_analysis::{AppleFamily, System, language_violations};
 use elinvar_code::{Accepted, Declared, Program, Rejected, Verdict, check_sizes, user_cache};
 use elinvar_driver::PipelineOptions;
 use elinvar_msl::{CachedProgram, InductionVariables, Toolchain};
@@ -25,8 +25,8 @@ pub fn declarations(source: &Source) -> Result<Declared, Error> {
 pub enum Compiler {
     Cpu(elinvar_native::Compiler),
     Cuda(elinvar_ptx::Compiler),
-    /// The front end, and a family of Apple's GPUs.
-    Apple(Program, AppleFamily),
+    /// The front end, a family of Apple's GPUs, and a system.
+    Apple(Program, AppleFamily, Option<System>),
 }
 
 impl Compiler {
@@ -40,13 +40,15 @@ impl Compiler {
             Target::Cpu(None) => native(elinvar_native::Target::from_env()?),
             Target::Cpu(Some(level)) => native(elinvar_native::Target::of(level)?),
             Target::Cuda(target) => elinvar_ptx::Compiler::new(user_cache(), source, target).map(Self::Cuda),
-            Target::Metal => Self::apple(source, AppleFamily::M1),
-            Target::Apple(family) => Self::apple(source, family),
+            Target::Metal => Self::apple(source, AppleFamily::M1, None),
+            Target::Apple(family, system) => Self::apple(source, family, system),
         }
     }
 
-    fn apple(source: &Source, family: AppleFamily) -> Result<Self, Error> {
-        Ok(Self::Apple(Program::new(user_cache(), source, InductionVariables::AsWritten)?, family))
+    fn apple(source: &Source, family: AppleFamily, system: Option<System>) -> Result<Self, Error> {
+        let source = system.map_or_else(|| source.clone(), |system| of_system(source.clone(), system));
+        let program = Program::new(user_cache(), &source, InductionVariables::AsWritten)?;
+        Ok(Self::Apple(program, family, system))
     }
 
     /// Declarations of the source.
@@ -54,7 +56,7 @@ impl Compiler {
         match self {
             Self::Cpu(compiler) => compiler.declared(),
             Self::Cuda(compiler) => compiler.declared(),
-            Self::Apple(program, _) => program.declared(),
+            Self::Apple(program, ..) => program.declared(),
         }
     }
 
@@ -66,7 +68,9 @@ impl Compiler {
         match self {
             Self::Cpu(compiler) => compiler.signature(name, options),
             Self::Cuda(compiler) => compiler.signature(name, options),
-            Self::Apple(program, _) => Ok(program.thread(name, &options.constants)?.origin.signature.clone()),
+            Self::Apple(program, ..) => {
+                Ok(program.thread(name, &options.constants)?.origin.signature.clone())
+            }
         }
     }
 
@@ -75,8 +79,8 @@ impl Compiler {
     pub fn build(&self, kernels: &[&Signature], options: &PipelineOptions, codegen: bool) -> Vec<Built> {
         let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
         let verdicts = match self {
-            Self::Apple(program, family) => {
-                names.iter().map(|name| portable(program, *family, name, options)).collect()
+            Self::Apple(program, family, system) => {
+                names.iter().map(|name| portable(program, (*family, *system), name, options)).collect()
             }
             _ if codegen => names.iter().map(|name| self.generate(name, options)).collect(),
             Self::Cpu(compiler) => compiler.check(&names, options),
@@ -115,16 +119,32 @@ impl Compiler {
     }
 }
 
-/// Whether a family of Apple's GPUs has the limits and features that a kernel needs, and Metal promises what it relies on.
-fn portable(program: &Program, family: AppleFamily, name: &str, options: &PipelineOptions) -> Verdict {
+/// A source with the macros that Metal's compiler defines for a system, unless the user defines the version.
+fn of_system(source: Source, system: System) -> Source {
+    const VERSION: &str = "__METAL_VERSION__";
+    let is_given = source.defines.iter().any(|(name, _)| name == VERSION);
+    let value = system.language().macro_value().to_string();
+    let source = if is_given { source } else { source.define(VERSION, Some(&value)) };
+    if matches!(system, System::Ios(..)) { source.define("__METAL_IOS__", Some("1")) } else { source }
+}
+
+/// Whether a family of Apple's GPUs and a system have the limits and features that a kernel needs, and Metal promises what it relies on.
+fn portable(
+    program: &Program,
+    (family, system): (AppleFamily, Option<System>),
+    name: &str,
+    options: &PipelineOptions,
+) -> Verdict {
     let read = || {
         let thread = program.thread(name, &options.constants)?;
         Ok((program.module(&thread)?, thread))
     };
     let (module, thread) = read().map_err(|error| Rejected { signature: None, error })?;
     let signature = thread.origin.signature.clone();
+    let of_language = system.map(|system| language_violations(system, &module, &signature));
     let mut found: Vec<(Option<u32>, String)> = elinvar_analysis::violations(family, &module, &signature)
         .into_iter()
+        .chain(of_language.into_iter().flatten())
         .map(|violation| {
             let own = violation.location.filter(|place| place.file == signature.file);
             (own.map(|place| place.line), violation.reason)

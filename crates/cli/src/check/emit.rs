@@ -49,9 +49,9 @@ impl Emit {
             _ => return Err(Failure::usage("--emit prints code for one target; give --target once")),
         };
         let needed = match (self, target) {
-            (Self::Ptx, Target::Cpu(_) | Target::Metal | Target::Apple(_)) => "cuda",
+            (Self::Ptx, Target::Cpu(_) | Target::Metal | Target::Apple(..)) => "cuda",
             (Self::VectorIr | Self::Asm | Self::Lines, Target::Cuda(_)) => "cpu",
-            (_, Target::Metal | Target::Apple(_)) => "cpu or cuda",
+            (_, Target::Metal | Target::Apple(..)) => "cpu or cuda",
             _ => return Ok(target),
         };
         Err(Failure::usage(format!("--emit {} is for --target {needed}, not {target}", self.name())))

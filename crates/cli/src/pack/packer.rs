@@ -39,7 +39,7 @@ impl Packer {
                 let target = elinvar_native::Target::of(level.unwrap_or_default())?;
                 Self::Cpu(elinvar_native::Compiler::packing(cache, source, target, bundle)?)
             }
-            Target::Apple(_) => {
+            Target::Apple(..) => {
                 return Err(Error::invalid(
                     "a bundle's code for Apple GPUs is for all families: `--target metal`",
                 ));

@@ -6,6 +6,7 @@
 //!
 //! On a CPU, threadgroups of a grid with few threads are smaller, so that all cores have some ([`spread`]).
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use elinvar_driver::{ArgKind, Caps, CodeFacts, DeviceKind, Dim3, Signature};
@@ -35,9 +36,9 @@ const GROUPS_OF_A_UNIT: u128 = 4;
 
 /// The size for a grid and a kernel with at most `most` threads per threadgroup.
 pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Suggestion {
-    let group = suggested_size(grid, most, caps, signature);
     let (whole, barriers) = limited_aim(most, caps, signature);
     let aim = spread(grid, whole, caps, signature);
+    let group = shape_on(caps, grid, aim);
     let dimensions = if grid.z > 1 {
         "three"
     } else if grid.y > 1 {
@@ -62,8 +63,7 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
 /// The size of [`suggest`], without the reason.
 pub(crate) fn suggested_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
     let (aim, _) = limited_aim(most, caps, signature);
-    let aim = spread(grid, aim, caps, signature);
-    shape(grid, aim, caps.limits.max_threadgroup_size, caps.limits.simdgroup_width)
+    shape_on(caps, grid, spread(grid, aim, caps, signature))
 }
 
 /// The target size for a grid with few threads: on a CPU, of a kernel whose threads work alone, [`halved`]. It has not been measured on GPUs.
@@ -118,9 +118,9 @@ pub(crate) fn shapes(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) 
         }
     };
     for aim in (0..6).map(|power| width << power).filter(|aim| *aim <= most) {
-        add(shape(grid, aim, caps.limits.max_threadgroup_size, width));
+        add(shape_on(caps, grid, aim));
         if grid.y > 1 {
-            for x in [8, 16, 64, 128, 256, 512].into_iter().filter(|x| *x <= aim && *x <= grid.x) {
+            for x in [4, 8, 16, 64, 128, 256, 512].into_iter().filter(|x| *x <= aim && *x <= grid.x) {
                 let rest = aim / x;
                 let z = if grid.z > 1 { floor_power((rest / 4).max(1)).min(floor_power(grid.z)) } else { 1 };
                 let size = Dim3::new(x, (rest / z).min(floor_power(grid.y)), z);
@@ -152,14 +152,48 @@ pub(crate) fn candidates(
     let predicted = |size: Dim3| predict(grid, size, caps.limits.simdgroup_width, units, resident(size));
     let mut rest: Vec<(f64, Dim3)> = all[1..].iter().map(|size| (predicted(*size), *size)).collect();
     rest.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Of the same number of threads, the model does not tell shapes apart: one of each number first.
-    let mut seen = vec![all[0].volume()];
-    let (first, later): (Vec<Dim3>, Vec<Dim3>) = rest.into_iter().map(|(_, size)| size).partition(|size| {
-        let is_new = !seen.contains(&size.volume());
-        seen.push(size.volume());
+    let rest: Vec<Dim3> = rest.into_iter().map(|(_, size)| size).collect();
+    let mut sizes = varied(all[0], &rest);
+    sizes.truncate(count);
+    sizes
+}
+
+/// Sizes in the model's order so that few of them are of many kinds, `first` at the front: the model does not know which of the grid's dimensions memory
+/// follows, so numbers of threads, narrow shapes and wide shapes take turns.
+fn varied(first: Dim3, rest: &[Dim3]) -> Vec<Dim3> {
+    let volumes = best_of_each(rest, |size| size.volume(), |volume| volume != first.volume());
+    let mut narrow = best_of_each(rest, |size| size.x, |x| x < first.x);
+    let mut wide = best_of_each(rest, |size| size.x, |x| x > first.x);
+    narrow.sort_by_key(|size| size.x);
+    wide.sort_by_key(|size| Reverse(size.x));
+    let mut lists = [volumes, narrow, wide].map(Vec::into_iter);
+    let mut sizes = vec![first];
+    let mut add = |size: Dim3| {
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    };
+    while lists.iter().any(|list| list.len() > 0) {
+        lists.iter_mut().filter_map(Iterator::next).for_each(&mut add);
+    }
+    rest.iter().copied().for_each(&mut add);
+    sizes
+}
+
+/// The first size with each value of a key that is wanted.
+fn best_of_each<K: PartialEq + Copy>(
+    sizes: &[Dim3],
+    key: impl Fn(Dim3) -> K,
+    is_wanted: impl Fn(K) -> bool,
+) -> Vec<Dim3> {
+    let mut seen = Vec::new();
+    let is_first = |size: &&Dim3| {
+        let key = key(**size);
+        let is_new = is_wanted(key) && !seen.contains(&key);
+        seen.push(key);
         is_new
-    });
-    all[..1].iter().copied().chain(first).chain(later).take(count).collect()
+    };
+    sizes.iter().filter(is_first).copied().collect()
 }
 
 /// The size that the model expects to be fastest; the suggested one, unless another is expected to save more than 2 %.
@@ -202,6 +236,11 @@ fn predict(grid: Dim3, size: Dim3, simdgroup: u32, units: f64, resident: Option<
 /// The largest multiple of `unit` up to `value`; `value` if there is none.
 fn floor_multiple(value: u32, unit: u32) -> u32 {
     if value < unit { value } else { value / unit * unit }
+}
+
+/// [`shape`] within a device's limits.
+fn shape_on(caps: &Caps, grid: Dim3, aim: u32) -> Dim3 {
+    shape(grid, aim, caps.limits.max_threadgroup_size, caps.limits.simdgroup_width)
 }
 
 /// Shape of about `aim` threads for the grid.
@@ -312,6 +351,22 @@ mod tests {
                 assert!(size == 256 || threads.div_ceil(size * 2) < 4 * units, "{threads} {units}");
             }
         }
+    }
+
+    #[test]
+    fn few_sizes_are_of_many_kinds() {
+        let sizes =
+            |list: &[(u32, u32)]| -> Vec<Dim3> { list.iter().map(|(x, y)| Dim3::new(*x, *y, 1)).collect() };
+        let rest =
+            sizes(&[(32, 32), (4, 256), (512, 2), (8, 128), (256, 4), (32, 16), (4, 128), (32, 4), (64, 4)]);
+        let all = varied(Dim3::new(32, 8, 1), &rest);
+        let first = [(32, 8), (32, 32), (4, 256), (512, 2), (32, 16), (8, 128), (256, 4)];
+        assert_eq!(all[..7], sizes(&first));
+        assert_eq!(all.len(), rest.len() + 1, "all, and none twice");
+        assert!(rest.iter().all(|size| all.contains(size)));
+        let flat: Vec<Dim3> = [1024, 512, 128, 64, 32].map(|x| Dim3::new(x, 1, 1)).into();
+        let all = varied(Dim3::new(256, 1, 1), &flat);
+        assert_eq!((all.len(), all[0].x, all[1].x), (6, 256, 1024));
     }
 
     #[test]

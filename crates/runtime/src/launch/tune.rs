@@ -19,9 +19,9 @@ use crate::{Arg, Args, Buffer, Grid, HostAccess, Kernel, Stream, Suggestion};
 
 /// Smallest and largest number of measurements of each size, after one warm-up launch, and the time after which no more than the smallest begin.
 const FEWEST_ROUNDS: usize = 5;
-const MOST_ROUNDS: usize = 40;
+const MOST_ROUNDS: usize = 64;
 /// As [`FEWEST_ROUNDS`], of the two that are compared at the end.
-const FEWEST_OF_TWO: usize = 16;
+const FEWEST_OF_TWO: usize = 32;
 const TIME: Duration = Duration::from_millis(60);
 /// Largest number of sizes that are compared.
 const CANDIDATES: usize = 8;
@@ -29,9 +29,13 @@ const CANDIDATES: usize = 8;
 const GLANCE_NS: u64 = 10_000_000;
 /// Measurements of each for that.
 const GLANCES: usize = 3;
+/// A measurement is one submission of as many launches as last about this long, at most so many: alone, a launch of less than a microsecond is mostly
+/// the submission.
+const MEASUREMENT_NS: u64 = 50_000;
+const MOST_LAUNCHES: u64 = 128;
 /// A size is not faster if it saves less than this part of the time.
 const NOISE: u64 = 50;
-/// Nor if it is faster in less than this many quarters of the rounds; of 16 rounds between equals, 12 are won in 4 of 100 cases.
+/// Nor if it is faster in less than this many quarters of the rounds; of 32 rounds between equals, 24 are won in 4 of 1000 cases.
 const QUARTERS: usize = 3;
 
 /// A measured size.
@@ -158,8 +162,8 @@ impl Kernel {
 
     /// Finds a threadgroup size for launches over grids of about this size. Later launches over such grids use it if they specify none.
     ///
-    /// A measurement runs the kernel several times with each of up to eight sizes, in turns, and blocks until all runs have ended. These are the sizes that
-    /// the model expects to be fast; on a GPU that runs all in a few milliseconds, those that are so in three runs of each. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of the
+    /// It measures each of up to eight sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 128. These are the sizes that
+    /// the model expects to be fast; on a GPU that runs all in a few milliseconds, those that are so in three measurements of each. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of the
     /// suggested one only if it is faster by more than 2 %, and in three quarters of the rounds of a second comparison. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
     ///
     /// # Safety
@@ -197,7 +201,7 @@ impl Kernel {
         let count = if is_cpu { CANDIDATES } else { usize::MAX };
         let sizes = candidates(threads, most, caps, signature, count, resident);
         let cache = Cache::user(env!("CARGO_PKG_VERSION"));
-        let key = cache.key("threadgroup size, 2").text(&self.device.identity()).text(&self.identity);
+        let key = cache.key("threadgroup size, 3").text(&self.device.identity()).text(&self.identity);
         let key = key.text(&format!("{:?}", class(threads))).finish();
         let known: Option<([u32; 3], u64)> = match tuning {
             Tuning::Remembered => cache.load(&key).and_then(|bytes| decode(&bytes)),
@@ -241,7 +245,9 @@ pub(crate) struct Run {
     pub(crate) index: usize,
     pub(crate) kernel: Kernel,
     grid: Grid,
-    /// The shortest duration so far.
+    /// Launches of a measurement.
+    launches: u64,
+    /// The shortest duration of a launch so far.
     pub(crate) ns: u64,
 }
 
@@ -251,17 +257,28 @@ impl Run {
         if let Some(size) = grid.resolve(&kernel)? {
             kernel.pipeline.optimize(size.group)?;
         }
-        Ok(Self { index, kernel, grid, ns: u64::MAX })
+        Ok(Self { index, kernel, grid, launches: 1, ns: u64::MAX })
     }
 
-    /// Launches it once, and returns its duration.
+    /// The duration of a launch, by one measurement.
     #[allow(unsafe_code)] // launches
     pub(crate) unsafe fn once(&self, stream: &Stream, args: &[Arg]) -> Result<u64> {
         let profile = stream.profile(1, |command_buffer| {
             // SAFETY: the caller vouches for the launch.
-            unsafe { command_buffer.launch(&self.kernel, self.grid.clone(), args) }
+            (0..self.launches)
+                .try_for_each(|_| unsafe { command_buffer.launch(&self.kernel, self.grid.clone(), args) })
         })?;
-        Ok(profile.min_ns())
+        Ok(profile.min_ns() / self.launches)
+    }
+
+    /// Sets the launches of a measurement, by the second of two launches.
+    #[allow(unsafe_code)] // launches
+    unsafe fn calibrate(&mut self, stream: &Stream, args: &[Arg]) -> Result<()> {
+        self.launches = 1;
+        // SAFETY: the caller vouches for the launches.
+        let ns = unsafe { self.once(stream, args).and_then(|_| self.once(stream, args)) }?;
+        self.launches = (MEASUREMENT_NS / ns.max(1)).clamp(1, MOST_LAUNCHES);
+        Ok(())
     }
 }
 
@@ -273,6 +290,10 @@ unsafe fn selected(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) -> Result<
     // SAFETY: the caller vouches for the launches.
     let ns = unsafe { first.once(stream, args) }?;
     if ns.saturating_mul(runs.len() as u64) <= GLANCE_NS {
+        for run in &mut runs {
+            // SAFETY: the caller vouches for the launches.
+            unsafe { run.calibrate(stream, args) }?;
+        }
         for _ in 0..GLANCES {
             for run in &mut runs {
                 // SAFETY: the caller vouches for the launches.
@@ -289,6 +310,10 @@ unsafe fn selected(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) -> Result<
 /// The fastest of these launches; the first, unless another is faster by more than the noise, and in most rounds.
 #[allow(unsafe_code)] // launches
 pub(crate) unsafe fn fastest(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) -> Result<Run> {
+    for run in &mut runs {
+        // SAFETY: the caller vouches for the launches.
+        unsafe { run.calibrate(stream, args) }?;
+    }
     // The number of rounds, and of those in which the second run was faster than the first.
     let measure = |runs: &mut [&mut Run], fewest: usize| {
         let start = Instant::now();

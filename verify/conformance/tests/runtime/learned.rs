@@ -69,14 +69,14 @@ fn unexpected_shapes_are_found_where_launches_are_short() {
         let sizes = Arc::<Mutex<BTreeSet<[u32; 3]>>>::default();
         let seen = sizes.clone();
         let data = pointer("data", Scalar::U32, Access::ReadWrite);
-        let kernel = bench.declare(signature("likes_512_by_2", vec![data]), move |launch| {
+        let kernel = bench.declare(signature("likes_64_by_4", vec![data]), move |launch| {
             let size = launch.group().to_array();
-            launch.take_ns(unit * if size == [512, 2, 1] { 1000 } else { 2000 });
+            launch.take_ns(unit * if size == [64, 4, 1] { 1000 } else { 2000 });
             seen.lock().unwrap().insert(size);
             Ok(())
         });
         let tuned = tune(&bench, &kernel, Grid::threads((1024, 1024))).unwrap();
-        assert_eq!(tuned.group.to_array() == [512, 2, 1], is_found, "{tuned}");
+        assert_eq!(tuned.group.to_array() == [64, 4, 1], is_found, "{tuned}");
         let count = sizes.lock().unwrap().len();
         assert_eq!(count > 8, is_found, "{count} sizes were measured");
     }

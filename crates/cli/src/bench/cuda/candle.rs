@@ -18,7 +18,7 @@ use crate::bench::cpu::problem::scattered;
 use crate::failure::{Failure, Result};
 use crate::report::median;
 
-const FOLDER: &str = "ELINVAR_CANDLE";
+pub(in super::super) const FOLDER: &str = "ELINVAR_CANDLE";
 const ROUNDS: usize = 15;
 /// Number of reduced rows, and their length.
 const ROWS: usize = 32_768;

@@ -21,6 +21,7 @@ mod label;
 mod marks;
 mod memory;
 mod mps;
+mod parts;
 mod pipeline;
 mod queue;
 mod reflect;

@@ -7,6 +7,7 @@
 //! Sizes are in elements, strides in bytes. Matrices are row-major, with contiguous rows. Accumulation is at least in `f32`;
 //! rounding and order of summation are the library's.
 
+mod graph;
 mod image;
 mod matrix;
 mod set;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use crate::{Error, MemorySlice, Result, Scalar};
 
+pub use graph::GraphLibrary;
 pub use image::{Convolution, Images, Layout, Padding, PoolKind, Pooling, Window};
 pub use matrix::{Activation, Extent, MatMul, MatVec, Matrix, Reduction, ReductionKind, Softmax};
 pub use set::{PrimitiveLibrary, Primitives};

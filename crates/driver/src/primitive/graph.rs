@@ -51,9 +51,8 @@ impl GraphLibrary {
                 (!all.iter().all(|matrix| has_no_gaps(matrix, p.matrices, size)))
                     .then_some("takes matrices without gaps only")
             }
-            Primitive::VolumeConvolution(p) => {
-                (!self.volumes && !p.is_flat()).then_some("convolves along three axes from macOS 13.2 on only")
-            }
+            Primitive::VolumeConvolution(p) => (!self.volumes && !p.is_flat())
+                .then_some("convolves along three axes from macOS 13.2 on only"),
             _ => None,
         }
     }

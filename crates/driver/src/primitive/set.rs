@@ -1,8 +1,6 @@
 //! [`Primitives`]: the set of primitives that a device supports.
 
-use super::{
-    Activation, DataType, Extent, GraphLibrary, Images, Layout, Primitive, PrimitiveKind, Volumes,
-};
+use super::{Activation, DataType, Extent, GraphLibrary, Images, Layout, Primitive, PrimitiveKind, Volumes};
 use crate::{Error, MemorySlice, Result};
 
 /// A library with primitives. Each has rules of its own about shapes and layouts.
@@ -217,11 +215,7 @@ impl Primitives {
 }
 
 /// Why MPSGraph does not compute a primitive.
-fn graph_lacks(
-    graph: GraphLibrary,
-    primitive: &Primitive,
-    operands: &[MemorySlice],
-) -> Option<&'static str> {
+fn graph_lacks(graph: GraphLibrary, primitive: &Primitive, operands: &[MemorySlice]) -> Option<&'static str> {
     let (kind, data_type) = (primitive.kind(), primitive.data_type());
     match graph.has(kind, data_type) {
         true => graph.lacks(primitive, operands),

@@ -147,18 +147,13 @@ fn kernel(encoding: &mut Encoding<'_>, primitive: &Primitive, by_graph: bool) ->
     if let Some(kernel) = known {
         return Ok(kernel);
     }
-    let kernel =
-        core.stock.take(primitive).map_or_else(|| make(&core.device, primitive, by_graph), Ok)?;
+    let kernel = core.stock.take(primitive).map_or_else(|| make(&core.device, primitive, by_graph), Ok)?;
     let (primitive, stock) = (*primitive, core.stock.clone());
     in_use.push(InUse { primitive, kernel: Some(kernel.clone()), stock });
     Ok(kernel)
 }
 
-fn make(
-    device: &ProtocolObject<dyn MTLDevice>,
-    primitive: &Primitive,
-    by_graph: bool,
-) -> Result<Kernel> {
+fn make(device: &ProtocolObject<dyn MTLDevice>, primitive: &Primitive, by_graph: bool) -> Result<Kernel> {
     Ok(match primitive {
         of_graph if by_graph => Kernel::Graph(graph::Graph::new(device, of_graph)?),
         Primitive::MatMul(p) => Kernel::MatMul(matrix::mat_mul(device, p)),

@@ -139,13 +139,14 @@ impl Builder {
         let executable = unsafe {
             let descriptor = MPSGraphCompilationDescriptor::new();
             descriptor.setOptimizationLevel(MPSGraphOptimization::Level0);
-            let executable = graph.compileWithDevice_feeds_targetTensors_targetOperations_compilationDescriptor(
-                Some(&MPSGraphDevice::deviceWithMTLDevice(device)),
-                &NSDictionary::from_slices(&feeds, &types),
-                &NSArray::from_retained_slice(&targets),
-                None,
-                Some(&descriptor),
-            );
+            let executable = graph
+                .compileWithDevice_feeds_targetTensors_targetOperations_compilationDescriptor(
+                    Some(&MPSGraphDevice::deviceWithMTLDevice(device)),
+                    &NSDictionary::from_slices(&feeds, &types),
+                    &NSArray::from_retained_slice(&targets),
+                    None,
+                    Some(&descriptor),
+                );
             executable.setOptions(MPSGraphOptions::None);
             executable
         };
@@ -160,7 +161,8 @@ impl Builder {
 
 /// The operands in the executable's order, if it has all.
 fn in_order(order: &NSArray<MPSGraphTensor>, all: &[Bound]) -> Option<Vec<Operand>> {
-    let find = |value: Value| all.iter().find(|(_, known)| *known == value).map(|(operand, _)| operand.clone());
+    let find =
+        |value: Value| all.iter().find(|(_, known)| *known == value).map(|(operand, _)| operand.clone());
     let found: Vec<Operand> = order.iter().map(find).collect::<Option<_>>()?;
     (found.len() == all.len()).then_some(found)
 }

@@ -66,12 +66,7 @@ fn refused() -> Error {
     Error::Environment("MPSGraph has made no descriptor of a convolution".into())
 }
 
-fn images(
-    builder: &Builder,
-    p: &VolumeConvolution,
-    [x, w]: [&Value; 2],
-    result: &[usize],
-) -> Result<Value> {
+fn images(builder: &Builder, p: &VolumeConvolution, [x, w]: [&Value; 2], result: &[usize]) -> Result<Value> {
     let VolumeWindow { stride, dilation, padding, .. } = p.window;
     let [_, down, across] = stride.map(|stride| stride as usize);
     let [_, dilation_down, dilation_across] = dilation.map(|dilation| dilation as usize);
@@ -114,12 +109,7 @@ fn images(
     }
 }
 
-fn volumes(
-    builder: &Builder,
-    p: &VolumeConvolution,
-    [x, w]: [&Value; 2],
-    result: &[usize],
-) -> Result<Value> {
+fn volumes(builder: &Builder, p: &VolumeConvolution, [x, w]: [&Value; 2], result: &[usize]) -> Result<Value> {
     let VolumeWindow { stride, dilation, padding, .. } = p.window;
     let [inward, down, across] = stride.map(|stride| stride as usize);
     let [dilation_inward, dilation_down, dilation_across] = dilation.map(|dilation| dilation as usize);

@@ -37,10 +37,8 @@ pub(super) fn library() -> Option<GraphLibrary> {
     let has = |class: &std::ffi::CStr, method| {
         AnyClass::get(class).is_some_and(|class| class.instance_method(method).is_some())
     };
-    if !has(
-        c"MPSGraphExecutable",
-        sel!(encodeToCommandBuffer:inputsArray:resultsArray:executionDescriptor:),
-    ) {
+    if !has(c"MPSGraphExecutable", sel!(encodeToCommandBuffer:inputsArray:resultsArray:executionDescriptor:))
+    {
         return None;
     }
     Some(GraphLibrary {
@@ -107,7 +105,8 @@ impl Graph {
             places.push(located(core, operand).map(|(buffer, offset)| (buffer.clone(), offset))?);
         }
         let results = self.arrays(&self.results, &places);
-        for (at, operand) in uses.iter().enumerate().filter(|(_, operand)| operand.used == OperandUse::Updated)
+        for (at, operand) in
+            uses.iter().enumerate().filter(|(_, operand)| operand.used == OperandUse::Updated)
         {
             // Does not overflow: the operand does not.
             let bytes = operand.bytes as usize;
@@ -153,8 +152,12 @@ impl Operand {
             let descriptor = MPSNDArrayDescriptor::descriptorWithDataType_shape(data_type, &shape);
             // By default rows are padded to multiples of 16 bytes.
             descriptor.setPreferPackedRows(true);
-            let array =
-                MPSNDArray::initWithBuffer_offset_descriptor(MPSNDArray::alloc(), buffer, *offset, &descriptor);
+            let array = MPSNDArray::initWithBuffer_offset_descriptor(
+                MPSNDArray::alloc(),
+                buffer,
+                *offset,
+                &descriptor,
+            );
             MPSGraphTensorData::initWithMPSNDArray(data, &array)
         }
     }

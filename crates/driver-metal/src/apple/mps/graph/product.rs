@@ -12,7 +12,8 @@ pub(super) fn build(builder: &mut Builder, p: &MatMul) {
     let (batch, last) = (p.matrices as usize, if p.bias { 3 } else { 2 });
     let mut factor = |index, matrix: &Matrix, transposed: bool| {
         let count = if matrix.matrix_bytes == 0 && batch > 1 { 1 } else { batch };
-        let value = builder.operand(index, &[count, matrix.rows as usize, matrix.columns as usize], data_type);
+        let value =
+            builder.operand(index, &[count, matrix.rows as usize, matrix.columns as usize], data_type);
         let value = builder.cast(value, data_type, computed);
         if transposed { builder.exchange(&value, 1, 2) } else { value }
     };

@@ -1,9 +1,9 @@
 //! [`GraphLibrary`]: what Apple's MPSGraph computes beside Metal Performance Shaders.
 //!
-//! It computes what the shaders lack: products with a bias and an activation, shared factors, `bf16`, convolutions of groups, of three axes
-//! and transposed, and normalization. Operands have no gaps, because MPSGraph reads arrays without gaps.
+//! It computes what the shaders lack: products with a bias and an activation, shared factors, `bf16`, convolutions of groups, of three axes and
+//! transposed, normalization and attention. Operands have no gaps, because MPSGraph reads arrays without gaps.
 
-use super::{DataType, Matrix, Operand, Primitive, PrimitiveKind, VolumeConvolution};
+use super::{Attention, DataType, Matrix, Operand, Primitive, PrimitiveKind, VolumeConvolution};
 use crate::MemorySlice;
 
 /// MPSGraph, as a version of the system has it.
@@ -31,7 +31,11 @@ impl GraphLibrary {
         has_type
             && matches!(
                 kind,
-                PrimitiveKind::MatMul | PrimitiveKind::VolumeConvolution | PrimitiveKind::BatchNorm
+                PrimitiveKind::MatMul
+                    | PrimitiveKind::VolumeConvolution
+                    | PrimitiveKind::BatchNorm
+                    | PrimitiveKind::Normalization
+                    | PrimitiveKind::Attention
             )
     }
 
@@ -44,21 +48,30 @@ impl GraphLibrary {
         if wanted.iter().any(is_large) {
             return Some("takes operands of less than 2³¹ elements only");
         }
-        match primitive {
-            Primitive::MatMul(p) => {
-                let size = p.data_type.size();
-                let all = [p.left, p.right, p.result];
-                (!all.iter().all(|matrix| has_no_gaps(matrix, p.matrices, size)))
-                    .then_some("takes matrices without gaps only")
-            }
-            Primitive::VolumeConvolution(p) => (!self.volumes && !p.is_flat())
-                .then_some("convolves along three axes from macOS 13.2 on only"),
-            _ => None,
+        if !self.bf16 && wanted.iter().any(|operand| operand.data_type == DataType::BF16) {
+            return Some("computes with bf16 from macOS 14 on only");
         }
+        let (broken, lacks) = match primitive {
+            Primitive::MatMul(p) => {
+                let mut all = [p.left, p.right, p.result].into_iter();
+                let has_gaps = all.any(|matrix| !has_no_gaps(&matrix, p.matrices, p.data_type.size()));
+                (has_gaps, "takes matrices without gaps only")
+            }
+            Primitive::VolumeConvolution(p) => {
+                (!self.volumes && !p.is_flat(), "convolves along three axes from macOS 13.2 on only")
+            }
+            Primitive::Attention(p) => {
+                let scores = [p.batch, p.heads, p.queries, p.keys].map(u128::from);
+                let scores = scores.into_iter().fold(1_u128, u128::saturating_mul);
+                (scores > i32::MAX as u128, "takes scores of less than 2³¹ elements only")
+            }
+            _ => (false, ""),
+        };
+        broken.then_some(lacks)
     }
 
     /// Name of its operation for a primitive.
-    pub(super) const fn algorithm(primitive: &Primitive) -> &'static str {
+    pub(super) fn algorithm(self, primitive: &Primitive) -> &'static str {
         match primitive {
             Primitive::MatMul(_) => "MPSGraph matrixMultiplication",
             Primitive::VolumeConvolution(p) => match (p.is_flat(), p.transposed) {
@@ -68,8 +81,19 @@ impl GraphLibrary {
                 (false, true) => "MPSGraph convolution3DDataGradient",
             },
             Primitive::BatchNorm(_) => "MPSGraph normalization",
+            Primitive::Normalization(p) if p.center => "MPSGraph normalization",
+            Primitive::Normalization(_) => "MPSGraph mean of squares",
+            Primitive::Attention(p) if self.attends(p) => "MPSGraph scaledDotProductAttention",
+            Primitive::Attention(_) => "MPSGraph matrixMultiplication, exponent and sums",
             _ => "MPSGraph",
         }
+    }
+}
+
+impl GraphLibrary {
+    /// Whether an attention is its operation of that name, which has values as wide as keys, and no rule for queries for which no key counts.
+    pub const fn attends(self, p: &Attention) -> bool {
+        self.attention && p.width == p.value_width && p.mask.is_none()
     }
 }
 

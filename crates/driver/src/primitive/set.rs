@@ -103,11 +103,16 @@ impl Primitives {
             && self.lacks(primitive, operands, "").is_some()
     }
 
+    /// MPSGraph, if the device has it.
+    pub const fn graph(self) -> Option<GraphLibrary> {
+        self.graph
+    }
+
     /// The library that computes `primitive` for these operands, and its operation or class, as far as they are known; otherwise the name
     /// of the operation.
     pub fn algorithm(self, primitive: &Primitive, operands: &[MemorySlice]) -> &'static str {
-        if self.is_for_graph(primitive, operands) {
-            return GraphLibrary::algorithm(primitive);
+        if let Some(graph) = self.graph.filter(|_| self.is_for_graph(primitive, operands)) {
+            return graph.algorithm(primitive);
         }
         match (self.library, primitive.kind()) {
             (PrimitiveLibrary::MetalPerformanceShaders, PrimitiveKind::MatMul) => "MPSMatrixMultiplication",

@@ -140,22 +140,23 @@ impl Plan {
         let is_empty = operands.outputs.iter().all(|output| output.is_empty());
         let vendor = match route {
             Route::Auto | Route::Vendor if !is_empty => vendor::primitive(&device, operation, operands),
-            _ => None,
+            _ => Err(None),
         };
         let route = match (route, &vendor) {
-            (Route::Auto, Some(_)) => device.route_choices().route(&device, operation, operands),
+            (Route::Auto, Ok(_)) => device.route_choices().route(&device, operation, operands),
             _ => route,
         };
         let route = match (route, vendor) {
-            (Route::Auto | Route::Vendor, Some((primitive, order))) => {
-                steps.algorithm = primitive.kind().name();
+            (Route::Auto | Route::Vendor, Ok(vendor::Chosen { primitive, order, algorithm })) => {
+                steps.algorithm = algorithm;
                 let operands = order.iter().map(|operand| operands.vendor_arg(*operand)).collect();
                 steps.list.push(Step::Primitive { primitive: Box::new(primitive), operands });
                 Route::Vendor
             }
-            (Route::Vendor, None) => {
+            (Route::Vendor, Err(reason)) => {
+                let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
                 return Err(Error::unsupported(format!(
-                    "{}: device `{}` has no library for these operands; the route `kernel` computes it",
+                    "{}: device `{}` has no library for these operands{reason}; the route `kernel` computes it",
                     operation.name(),
                     device.name()
                 )));

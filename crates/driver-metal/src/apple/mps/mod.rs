@@ -13,7 +13,7 @@ mod reduction;
 
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{DataType, Images, Matrix, Padding, PrimitiveLibrary, Window};
+use elinvar_driver::primitive::{DataType, GraphLibrary, Images, Matrix, Padding, PrimitiveLibrary, Window};
 use elinvar_driver::{Error, MemorySlice, Primitive, PrimitiveKind, Primitives, Result};
 use objc2::AnyThread as _;
 use objc2::rc::Retained;
@@ -124,7 +124,7 @@ pub(super) fn encode(
     primitive.check(operands)?;
     let primitives = core.caps.features.primitives;
     primitives.expect(primitive, operands, &core.caps.name)?;
-    let by_graph = primitives.is_for_graph(primitive, operands);
+    let by_graph = primitives.graph().filter(|_| primitives.is_for_graph(primitive, operands));
     let kernel = kernel(encoding, primitive, by_graph)?;
     if let Kernel::Graph(graph) = &kernel {
         return graph.encode(encoding, primitive, operands);
@@ -140,7 +140,11 @@ pub(super) fn encode(
 }
 
 /// A kernel for a primitive: one that this command buffer already uses, because its commands run in order; a cached one; or a new one.
-fn kernel(encoding: &mut Encoding<'_>, primitive: &Primitive, by_graph: bool) -> Result<Kernel> {
+fn kernel(
+    encoding: &mut Encoding<'_>,
+    primitive: &Primitive,
+    by_graph: Option<GraphLibrary>,
+) -> Result<Kernel> {
     let core = encoding.core;
     let in_use = encoding.kernels();
     let known = in_use.iter().find(|one| one.primitive == *primitive).and_then(|one| one.kernel.clone());
@@ -153,9 +157,15 @@ fn kernel(encoding: &mut Encoding<'_>, primitive: &Primitive, by_graph: bool) ->
     Ok(kernel)
 }
 
-fn make(device: &ProtocolObject<dyn MTLDevice>, primitive: &Primitive, by_graph: bool) -> Result<Kernel> {
+fn make(
+    device: &ProtocolObject<dyn MTLDevice>,
+    primitive: &Primitive,
+    by_graph: Option<GraphLibrary>,
+) -> Result<Kernel> {
+    if let Some(library) = by_graph {
+        return Ok(Kernel::Graph(graph::Graph::new(device, primitive, library)?));
+    }
     Ok(match primitive {
-        of_graph if by_graph => Kernel::Graph(graph::Graph::new(device, of_graph)?),
         Primitive::MatMul(p) => Kernel::MatMul(matrix::mat_mul(device, p)),
         Primitive::MatVec(p) => Kernel::MatVec(matrix::mat_vec(device, p)),
         Primitive::Softmax(p) => Kernel::Softmax(matrix::softmax(device, p)),

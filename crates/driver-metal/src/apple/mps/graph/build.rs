@@ -85,6 +85,12 @@ impl Builder {
         unsafe { self.graph.constantWithScalar_dataType(value, MPSDataType::Float32) }
     }
 
+    /// A number of `f32` in each element.
+    pub(super) fn numbers(&self, value: f64, shape: &[usize]) -> Value {
+        // SAFETY: plain numbers.
+        unsafe { self.graph.constantWithScalar_shape_dataType(value, &numbers(shape), MPSDataType::Float32) }
+    }
+
     pub(super) fn reshape(&self, value: &Value, shape: &[usize]) -> Value {
         // SAFETY: as in `cast`.
         unsafe { self.graph.reshapeTensor_withShape_name(value, &numbers(shape), None) }
@@ -94,6 +100,25 @@ impl Builder {
     pub(super) fn exchange(&self, value: &Value, one: usize, other: usize) -> Value {
         // SAFETY: as in `cast`.
         unsafe { self.graph.transposeTensor_dimension_withDimension_name(value, one, other, None) }
+    }
+
+    /// Repeats elements by the rules of arithmetic operations.
+    pub(super) fn broadcast(&self, value: &Value, shape: &[usize]) -> Value {
+        // SAFETY: as in `cast`.
+        unsafe { self.graph.broadcastTensor_toShape_name(value, &numbers(shape), None) }
+    }
+
+    pub(super) fn equal(&self, left: &Value, right: &Value) -> Value {
+        // SAFETY: as in `cast`.
+        unsafe { self.graph.equalWithPrimaryTensor_secondaryTensor_name(left, right, None) }
+    }
+
+    pub(super) fn select(&self, is: &Value, yes: &Value, no: &Value) -> Value {
+        // SAFETY: as in `cast`.
+        unsafe {
+            self.graph
+                .selectWithPredicateTensor_truePredicateTensor_falsePredicateTensor_name(is, yes, no, None)
+        }
     }
 
     pub(super) fn add(&self, left: &Value, right: &Value) -> Value {

@@ -8,6 +8,7 @@
 //! MPSGraph may commit the command buffer that it encodes to, and go on in another one of the same queue ([`Held`]).
 #![allow(unsafe_code)] // calls the framework
 
+mod attention;
 mod build;
 mod convolution;
 mod held;
@@ -80,12 +81,18 @@ struct Operand {
 
 impl Graph {
     /// Builds and compiles the graph of a primitive.
-    pub(super) fn new(device: &ProtocolObject<dyn MTLDevice>, primitive: &Primitive) -> Result<Self> {
+    pub(super) fn new(
+        device: &ProtocolObject<dyn MTLDevice>,
+        primitive: &Primitive,
+        library: GraphLibrary,
+    ) -> Result<Self> {
         let mut builder = Builder::new();
         match primitive {
             Primitive::MatMul(p) => product::build(&mut builder, p),
             Primitive::VolumeConvolution(p) => convolution::build(&mut builder, p)?,
             Primitive::BatchNorm(p) => normalization::batch(&mut builder, p)?,
+            Primitive::Normalization(p) => normalization::rows(&mut builder, p),
+            Primitive::Attention(p) => attention::build(&mut builder, p, library),
             other => return Err(Error::unsupported(format!("{} by MPSGraph", other.kind().name()))),
         }
         builder.compile(device)

@@ -1,7 +1,7 @@
 //! Normalization, by MPSGraph's mean, variance and normalization, in `f32`.
 #![allow(unsafe_code)] // calls the framework
 
-use elinvar_driver::primitive::{BatchNorm, BatchStatistics, DataType, Layout};
+use elinvar_driver::primitive::{BatchNorm, BatchStatistics, DataType, Layout, Normalization};
 use elinvar_driver::{Error, Result};
 
 use super::build::{Builder, Value, numbers};
@@ -76,4 +76,59 @@ pub(super) fn batch(builder: &mut Builder, p: &BatchNorm) -> Result<()> {
     let value = builder.cast(value, DataType::F32, p.data_type);
     builder.result(last, value, &shape, p.data_type);
     Ok(())
+}
+
+/// Layer, group and RMS normalization: over the last two of four axes.
+pub(super) fn rows(builder: &mut Builder, p: &Normalization) {
+    let shape = p.shape.map(|size| size as usize);
+    let [rows, groups, channels, _] = shape;
+    let x = builder.wide(0, &shape, p.data_type);
+    let mut index = 0;
+    let mut parameter = |builder: &mut Builder, has: bool| {
+        has.then(|| {
+            index += 1;
+            builder.wide(index, &[1, groups, channels, 1], p.parameter_type)
+        })
+    };
+    let (scale, bias) = (parameter(builder, p.scale), parameter(builder, p.bias));
+    let mut next = index + 1;
+    let kept = [rows, groups, 1, 1];
+    let (value, saved) = if p.center {
+        let [mean, variance] = statistics(builder, &x, &[2, 3]);
+        // SAFETY: the values are of this graph.
+        let value = unsafe {
+            builder
+                .graph
+                .normalizationWithTensor_meanTensor_varianceTensor_gammaTensor_betaTensor_epsilon_name(
+                    &x,
+                    &mean,
+                    &variance,
+                    scale.as_deref(),
+                    bias.as_deref(),
+                    p.epsilon,
+                    None,
+                )
+        };
+        let deviation = p.saved.then(|| inverse_deviation(builder, &variance, p.epsilon));
+        (value, [p.saved.then_some(mean), deviation])
+    } else {
+        let squares = builder.multiply(&x, &x);
+        // SAFETY: the value is of this graph, and has these axes.
+        let mean = unsafe { builder.graph.meanOfTensor_axes_name(&squares, &numbers(&[2, 3]), None) };
+        let deviation = inverse_deviation(builder, &mean, p.epsilon);
+        let mut value = builder.multiply(&x, &deviation);
+        if let Some(scale) = &scale {
+            value = builder.multiply(&value, scale);
+        }
+        if let Some(bias) = &bias {
+            value = builder.add(&value, bias);
+        }
+        (value, [None, p.saved.then_some(deviation)])
+    };
+    for value in saved.into_iter().flatten() {
+        builder.result(next, value, &kept, DataType::F32);
+        next += 1;
+    }
+    let value = builder.cast(value, DataType::F32, p.data_type);
+    builder.result(next, value, &shape, p.data_type);
 }

@@ -36,18 +36,12 @@ pub(super) fn build(builder: &mut Builder, p: &MatMul) {
     };
     let value = builder.cast(value, computed, data_type);
     // Both factors may be shared.
-    let value = if is_shared(p) { broadcast(builder, &value, &shape) } else { value };
+    let value = if is_shared(p) { builder.broadcast(&value, &shape) } else { value };
     builder.result(last, value, &shape, data_type);
 }
 
 fn is_shared(p: &MatMul) -> bool {
     p.matrices > 1 && p.left.matrix_bytes == 0 && p.right.matrix_bytes == 0
-}
-
-#[allow(unsafe_code)] // calls the framework
-fn broadcast(builder: &Builder, value: &Value, shape: &[usize]) -> Value {
-    // SAFETY: the value is of this graph.
-    unsafe { builder.graph.broadcastTensor_toShape_name(value, &super::build::numbers(shape), None) }
 }
 
 #[allow(unsafe_code)] // calls the framework

@@ -79,7 +79,8 @@ fn of(primitive: Primitive, memory: &[&Arc<dyn Memory>]) -> Command {
     command(primitive, &memory.iter().map(|memory| whole(memory)).collect::<Vec<_>>())
 }
 
-const ADD: &str = "kernel void add(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] += 1; }";
+const ADD: &str =
+    "kernel void add(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] += 1; }";
 
 /// Memory of 2 × 2 matrices, and a kernel that adds 1.
 struct Fixture {
@@ -93,7 +94,8 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let device = devices().swap_remove(0);
-        let (left, right) = (floats(&*device, &[0.0, 1.0, -3.0, 2.0]), floats(&*device, &[1.0, -1.0, 2.0, 0.5]));
+        let (left, right) =
+            (floats(&*device, &[0.0, 1.0, -3.0, 2.0]), floats(&*device, &[1.0, -1.0, 2.0, 0.5]));
         let (result, add) = (floats(&*device, &[7.0; 4]), pipeline(&*device, ADD, "add"));
         Self { device, left, right, result, add }
     }
@@ -294,8 +296,11 @@ fn child() {
         let (wanted, caps) = (primitive.operands().unwrap(), device.caps());
         for offset in [0, 4] {
             let apart: Vec<_> = wanted.iter().map(|_| memory(&*device, 4096, Storage::Shared)).collect();
-            let operands: Vec<_> =
-                apart.iter().zip(&wanted).map(|(memory, operand)| slice(memory, offset, operand.bytes)).collect();
+            let operands: Vec<_> = apart
+                .iter()
+                .zip(&wanted)
+                .map(|(memory, operand)| slice(memory, offset, operand.bytes))
+                .collect();
             match caps.features.primitives.expect(&primitive, &operands, &caps.name) {
                 Ok(()) => {
                     run(&*queue, vec![command(primitive, &operands)]).unwrap();
@@ -339,7 +344,10 @@ fn each_system_computes_what_it_has() {
         ("12.0", [PRODUCT, START, BFLOAT, BFLOAT, IMAGES, START, DEEP, START, COMPOSED, START]),
         ("13.6", [PRODUCT, START, BFLOAT, BFLOAT, IMAGES, START, VOLUMES, START, COMPOSED, START]),
         ("14.6", [PRODUCT, START, PRODUCT, START, IMAGES, START, VOLUMES, START, COMPOSED, START]),
-        ("15.5", [PRODUCT, PRODUCT, PRODUCT, PRODUCT, IMAGES, IMAGES, VOLUMES, VOLUMES, ATTENTION, ATTENTION]),
+        (
+            "15.5",
+            [PRODUCT, PRODUCT, PRODUCT, PRODUCT, IMAGES, IMAGES, VOLUMES, VOLUMES, ATTENTION, ATTENTION],
+        ),
     ] {
         let said = said(system);
         assert_eq!(said.len(), 11, "{system}: {said:?}");

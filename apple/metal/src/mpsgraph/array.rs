@@ -60,8 +60,14 @@ impl View {
         let rows: usize = shape.iter().rev().skip(1).product();
         let row = shape.last().copied().unwrap_or(1) * size_of_type(*kind);
         let (bytes, has) = ((rows - 1) * row_bytes + row, self.buffer.store().length());
-        require!(offset + bytes <= has, "{method} {bytes} bytes from {offset} on are not within the buffer's {has}");
-        require!(offset.is_multiple_of(size_of_type(*kind)), "{method} offset {offset} is not that of an element");
+        require!(
+            offset + bytes <= has,
+            "{method} {bytes} bytes from {offset} on are not within the buffer's {has}"
+        );
+        require!(
+            offset.is_multiple_of(size_of_type(*kind)),
+            "{method} offset {offset} is not that of an element"
+        );
         Some(self)
     }
 

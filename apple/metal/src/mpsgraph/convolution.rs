@@ -39,7 +39,10 @@ impl Convolution {
         require!(positive, "a convolution's strides, dilations and groups are positive");
         require!(style == EXPLICIT, "padding style {style} is not supported");
         require!(weights == WEIGHTS[axes], "weights layout {weights} is not supported");
-        require!([FIRST[axes], LAST[axes]].contains(&layout), "data layout {layout} is none of images or volumes");
+        require!(
+            [FIRST[axes], LAST[axes]].contains(&layout),
+            "data layout {layout} is none of images or volumes"
+        );
         Some(Self { strides, dilations, padding, groups, channels_last: layout == LAST[axes] })
     }
 
@@ -87,20 +90,28 @@ impl Convolution {
     }
 
     /// Calls `visit` for each term: indices of a source's element, of a weight and of a result's element. Shapes are of the convolution.
-    fn terms(&self, source: &[usize], weights: &[usize], result: &[usize], mut visit: impl FnMut(usize, usize, usize)) {
+    fn terms(
+        &self,
+        source: &[usize],
+        weights: &[usize],
+        result: &[usize],
+        mut visit: impl FnMut(usize, usize, usize),
+    ) {
         let ((inputs, points), (outputs, positions)) = (self.parts(source), self.parts(result));
         let (count, window) = (source[0], &weights[2..]);
         let (size, inside): (usize, usize) = (positions.iter().product(), points.iter().product());
         let taps: usize = window.iter().product();
-        let place = |n: usize, channel: usize, channels: usize, at: usize, all: usize| match self.channels_last {
-            true => (n * all + at) * channels + channel,
-            false => (n * channels + channel) * all + at,
-        };
+        let place =
+            |n: usize, channel: usize, channels: usize, at: usize, all: usize| match self.channels_last {
+                true => (n * all + at) * channels + channel,
+                false => (n * channels + channel) * all + at,
+            };
         let of_group = outputs / self.groups;
         for (position, tap) in (0..size).flat_map(|position| (0..taps).map(move |tap| (position, tap))) {
             let (mut rest, mut tap_rest, mut stride, mut at) = (position, tap, 1, Some(0));
             for axis in (0..points.len()).rev() {
-                let place = rest % positions[axis] * self.strides[axis] + tap_rest % window[axis] * self.dilations[axis];
+                let place = rest % positions[axis] * self.strides[axis]
+                    + tap_rest % window[axis] * self.dilations[axis];
                 rest /= positions[axis];
                 tap_rest /= window[axis];
                 let inner = place.checked_sub(self.padding[axis].0).filter(|place| *place < points[axis]);
@@ -121,16 +132,32 @@ impl Convolution {
         }
     }
 
-    pub fn convolve(&self, source: &[usize], weights: &[usize], result: &[usize], inputs: &[Arc<Vec<f64>>]) -> Vec<f64> {
+    pub fn convolve(
+        &self,
+        source: &[usize],
+        weights: &[usize],
+        result: &[usize],
+        inputs: &[Arc<Vec<f64>>],
+    ) -> Vec<f64> {
         let mut sums = vec![0.0; result.iter().product()];
-        self.terms(source, weights, result, |from, weight, to| sums[to] += inputs[0][from] * inputs[1][weight]);
+        self.terms(source, weights, result, |from, weight, to| {
+            sums[to] += inputs[0][from] * inputs[1][weight]
+        });
         sums
     }
 
     /// `gradient` is that of the result; the result is that of the source.
-    pub fn transpose(&self, gradient: &[usize], weights: &[usize], source: &[usize], inputs: &[Arc<Vec<f64>>]) -> Vec<f64> {
+    pub fn transpose(
+        &self,
+        gradient: &[usize],
+        weights: &[usize],
+        source: &[usize],
+        inputs: &[Arc<Vec<f64>>],
+    ) -> Vec<f64> {
         let mut sums = vec![0.0; source.iter().product()];
-        self.terms(source, weights, gradient, |to, weight, from| sums[to] += inputs[0][from] * inputs[1][weight]);
+        self.terms(source, weights, gradient, |to, weight, from| {
+            sums[to] += inputs[0][from] * inputs[1][weight]
+        });
         sums
     }
 }

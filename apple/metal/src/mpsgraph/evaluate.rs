@@ -24,7 +24,8 @@ impl Evaluation {
             return known.clone();
         }
         let inputs: Vec<Values> = node.inputs.iter().map(|input| self.of(input)).collect();
-        let values: Vec<f64> = compute(node, &inputs).into_iter().map(|value| rounded(value, node.kind)).collect();
+        let values: Vec<f64> =
+            compute(node, &inputs).into_iter().map(|value| rounded(value, node.kind)).collect();
         let values = Arc::new(values);
         self.0.insert(address, values.clone());
         values
@@ -83,7 +84,11 @@ fn compute(node: &Node, inputs: &[Values]) -> Vec<f64> {
         }
         Operation::Select => {
             let both = broadcast(1).into_iter().zip(broadcast(2));
-            broadcast(0).into_iter().zip(both).map(|(is, (yes, no))| if is != 0.0 { yes } else { no }).collect()
+            broadcast(0)
+                .into_iter()
+                .zip(both)
+                .map(|(is, (yes, no))| if is != 0.0 { yes } else { no })
+                .collect()
         }
         Operation::Product => product([&node.inputs[0].shape, &node.inputs[1].shape], shape, inputs),
         Operation::Reduce(reduction, axes) => reduce(*reduction, &node.inputs[0].shape, axes, &inputs[0]),
@@ -122,7 +127,8 @@ fn compute(node: &Node, inputs: &[Values]) -> Vec<f64> {
 
 /// Products of matrices; `to` is the shape of the result.
 fn product([left, right]: [&[usize]; 2], to: &[usize], inputs: &[Values]) -> Vec<f64> {
-    let ([rows, columns], terms) = (to.split_last_chunk::<2>().map_or([1, 1], |(_, last)| *last), left[left.len() - 1]);
+    let ([rows, columns], terms) =
+        (to.split_last_chunk::<2>().map_or([1, 1], |(_, last)| *last), left[left.len() - 1]);
     let batch = &to[..to.len() - 2];
     let first = |of: &[usize], size: usize| -> Vec<usize> {
         places(&of[..of.len() - 2], batch).into_iter().map(|at| at * size).collect()

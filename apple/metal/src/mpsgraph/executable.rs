@@ -67,7 +67,8 @@ fn array<T: elinvar_objc::Declared>(of: &[Ref<T>]) -> Ref<NsArray> {
 
 /// The placeholders that a node depends on.
 fn placeholders(node: &Arc<Node>, found: &mut Vec<Arc<Node>>) {
-    if matches!(node.operation, Operation::Placeholder) && !found.iter().any(|known| Arc::ptr_eq(known, node)) {
+    if matches!(node.operation, Operation::Placeholder) && !found.iter().any(|known| Arc::ptr_eq(known, node))
+    {
         found.push(node.clone());
     }
     node.inputs.iter().for_each(|input| placeholders(input, found));
@@ -84,7 +85,10 @@ impl Executable {
         descriptor: Option<Ref<CompilationDescriptor>>,
     ) -> Option<Ref<Self>> {
         const METHOD: &str = "-[MPSGraph compileWithDevice:…]:";
-        require!(operations.is_none_or(|list| list.objects().is_empty()), "{METHOD} no operation has no result");
+        require!(
+            operations.is_none_or(|list| list.objects().is_empty()),
+            "{METHOD} no operation has no result"
+        );
         let level = descriptor.map_or(1, |descriptor| descriptor.level.get());
         require!(level == 0, "{METHOD} level {level}: here is the GPU alone");
         let mut own = Vec::new();
@@ -93,8 +97,12 @@ impl Executable {
             require!(tensor.is_some() && of.is_some(), "{METHOD} feeds are types of tensors");
             let (tensor, of) = (tensor?, of?);
             let is_placeholder = matches!(tensor.node.operation, Operation::Placeholder);
-            require!(is_placeholder && tensor.graph == graph.number, "{METHOD} a feed is no placeholder of the graph");
-            let fits = of.kind == tensor.node.kind && of.shape.as_ref().is_none_or(|shape| *shape == tensor.node.shape);
+            require!(
+                is_placeholder && tensor.graph == graph.number,
+                "{METHOD} a feed is no placeholder of the graph"
+            );
+            let fits = of.kind == tensor.node.kind
+                && of.shape.as_ref().is_none_or(|shape| *shape == tensor.node.shape);
             require!(fits, "{METHOD} {:?} is fed to a placeholder of {:?}", of.shape, tensor.node.shape);
             own.push(tensor);
         }
@@ -150,8 +158,8 @@ impl Executable {
         let to = Self::views(METHOD, &this.targets, &results)?;
         let from: Vec<_> = from.iter().map(View::elements).collect();
         let to: Vec<_> = to.iter().map(View::elements).collect();
-        let [feeds, targets] =
-            [&this.feeds, &this.targets].map(|list| list.iter().map(|one| one.node.clone()).collect::<Vec<_>>());
+        let [feeds, targets] = [&this.feeds, &this.targets]
+            .map(|list| list.iter().map(|one| one.node.clone()).collect::<Vec<_>>());
         let work = move || {
             let fed = feeds.iter().zip(&from).map(|(node, elements)| (node.clone(), elements.read()));
             let mut evaluation = Evaluation::new(fed);
@@ -161,7 +169,10 @@ impl Executable {
             }
             Ok(())
         };
-        root.add_pass(METHOD, Pass { label: "MPSGraph".into(), ops: vec![Op::Host(Box::new(work))], ..Pass::default() });
+        root.add_pass(
+            METHOD,
+            Pass { label: "MPSGraph".into(), ops: vec![Op::Host(Box::new(work))], ..Pass::default() },
+        );
         ContinuedBuffer::after_a_graph(&buffer);
         Some(results)
     }

@@ -59,7 +59,10 @@ impl Graph {
     fn placeholder(this: &Ref<Self>, shape: Option<Ref<NsArray>>, kind: u32, _: Name) -> Made {
         const METHOD: &str = "-[MPSGraph placeholderWithShape:dataType:name:]:";
         let shape = shape.as_ref().and_then(sizes);
-        require!(shape.as_ref().is_some_and(|shape| !shape.contains(&0)), "{METHOD} dynamic shapes are not supported");
+        require!(
+            shape.as_ref().is_some_and(|shape| !shape.contains(&0)),
+            "{METHOD} dynamic shapes are not supported"
+        );
         require!(exists(kind), "{METHOD} there is no type {kind:#x}");
         this.add(Operation::Placeholder, &[], shape?, kind)
     }
@@ -148,7 +151,14 @@ impl Graph {
         axes.iter().all(|axis| *axis < x.node.shape.len()).then_some(axes)
     }
 
-    fn over(this: &Ref<Self>, method: &str, x: &Ref<Tensor>, axes: &[i64], of: impl FnOnce(Vec<usize>) -> Operation, more: &[&Ref<Tensor>]) -> Made {
+    fn over(
+        this: &Ref<Self>,
+        method: &str,
+        x: &Ref<Tensor>,
+        axes: &[i64],
+        of: impl FnOnce(Vec<usize>) -> Operation,
+        more: &[&Ref<Tensor>],
+    ) -> Made {
         let known = Self::axes(x, axes);
         require!(known.is_some() && is_float(x.node.kind), "{method} axes {axes:?} of {:?}", x.node.shape);
         let axes = known?;
@@ -199,7 +209,10 @@ impl Graph {
 
     fn softmax(this: &Ref<Self>, x: Ref<Tensor>, axis: isize, _: Name) -> Made {
         let axes = Self::axes(&x, &[axis as i64]);
-        require!(axes.is_some() && is_float(x.node.kind), "-[MPSGraph softMaxWithTensor:axis:name:]: axis {axis}");
+        require!(
+            axes.is_some() && is_float(x.node.kind),
+            "-[MPSGraph softMaxWithTensor:axis:name:]: axis {axis}"
+        );
         this.add(Operation::Softmax(axes?[0]), &[&x], x.node.shape.clone(), x.node.kind)
     }
 
@@ -216,7 +229,13 @@ impl Graph {
         this.add(Operation::Convolve(of.clone()), &[&x, &weights], result.ok()?, kinds[0])
     }
 
-    fn transpose(this: &Ref<Self>, gradient: Ref<Tensor>, weights: Ref<Tensor>, shape: &Ref<NsArray>, of: &Convolution) -> Made {
+    fn transpose(
+        this: &Ref<Self>,
+        gradient: Ref<Tensor>,
+        weights: Ref<Tensor>,
+        shape: &Ref<NsArray>,
+        of: &Convolution,
+    ) -> Made {
         let kinds = [gradient.node.kind, weights.node.kind];
         require!(kinds[0] == kinds[1] && is_float(kinds[0]), "an MPSGraph convolution of types {kinds:x?}");
         let shape = sizes(shape).unwrap_or_default();
@@ -279,14 +298,28 @@ pub fn register() {
             "reductionSumWithTensor:axis:name:",
             |this: &Ref<Graph>, x: Ref<Tensor>, axis: isize, _: Name| {
                 let of = |axes| Operation::Reduce(Reduction::Sum, axes);
-                Graph::over(this, "-[MPSGraph reductionSumWithTensor:axis:name:]:", &x, &[axis as i64], of, &[])
+                Graph::over(
+                    this,
+                    "-[MPSGraph reductionSumWithTensor:axis:name:]:",
+                    &x,
+                    &[axis as i64],
+                    of,
+                    &[],
+                )
             },
         )
         .method(
             "reductionMaximumWithTensor:axis:name:",
             |this: &Ref<Graph>, x: Ref<Tensor>, axis: isize, _: Name| {
                 let of = |axes| Operation::Reduce(Reduction::Maximum, axes);
-                Graph::over(this, "-[MPSGraph reductionMaximumWithTensor:axis:name:]:", &x, &[axis as i64], of, &[])
+                Graph::over(
+                    this,
+                    "-[MPSGraph reductionMaximumWithTensor:axis:name:]:",
+                    &x,
+                    &[axis as i64],
+                    of,
+                    &[],
+                )
             },
         );
     let class = elements(class)
@@ -369,4 +402,3 @@ fn elements(class: Declaration<Graph>) -> Declaration<Graph> {
         "equalWithPrimaryTensor:secondaryTensor:name:" => |x, y| f64::from(u8::from(x == y)), Some(BOOL);
     )
 }
-

@@ -26,7 +26,11 @@ pub enum Operation {
     /// Mean of squares of the differences to the second operand.
     Variance(Vec<usize>),
     /// `(x - mean) / √(variance + ε) · γ + β`; γ and β, if any, are the operands behind the third.
-    Normalize { epsilon: f64, gamma: bool, beta: bool },
+    Normalize {
+        epsilon: f64,
+        gamma: bool,
+        beta: bool,
+    },
     Softmax(usize),
     /// The elements from this many diagonals below the main one to so many above it, negative for all; zeros elsewhere.
     Band(i64, i64),
@@ -34,7 +38,9 @@ pub enum Operation {
     /// The gradient of a convolution with respect to its source.
     Transpose(Convolution),
     /// `softmax(scale · q · kᵀ + mask) · v`; the mask, if any, is the fourth operand.
-    Attend { scale: f64 },
+    Attend {
+        scale: f64,
+    },
 }
 
 /// A reduction.

@@ -72,7 +72,11 @@ elinvar_objc::object!(Tensor, c"MPSGraphTensor");
 
 /// The whole numbers of an array.
 pub fn whole(array: &Ref<NsArray>) -> Option<Vec<i64>> {
-    array.objects().iter().map(|object| object.downcast::<NsNumber>().map(|number| number.integer())).collect()
+    array
+        .objects()
+        .iter()
+        .map(|object| object.downcast::<NsNumber>().map(|number| number.integer()))
+        .collect()
 }
 
 /// The sizes of a shape.

@@ -20,7 +20,8 @@ use crate::{Buffer, CommandBuffer, Device, Grid, HostAccess, Kernel};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Route {
     /// The faster one by measurement where the vendor's library has the operation, otherwise kernels of Elinvar. Large operations are
-    /// measured once for a class of shapes, by the first plan on this machine, which waits for it; small ones are the library's.
+    /// measured once for a class of shapes, by the first plan on this machine, which waits for it; small ones are the library's, unless it
+    /// compiles for each shape (MPSGraph).
     #[default]
     Auto,
     /// The vendor's library.
@@ -143,11 +144,15 @@ impl Plan {
             _ => Err(None),
         };
         let route = match (route, &vendor) {
-            (Route::Auto, Ok(_)) => device.route_choices().route(&device, operation, operands),
+            (Route::Auto, Ok(chosen)) if chosen.compiles && vendor::changes_shape(operation) => Route::Kernel,
+            (Route::Auto, Ok(chosen)) => {
+                let unmeasured = if chosen.compiles { Route::Kernel } else { Route::Vendor };
+                device.route_choices().route(&device, operation, operands, unmeasured)
+            }
             _ => route,
         };
         let route = match (route, vendor) {
-            (Route::Auto | Route::Vendor, Ok(vendor::Chosen { primitive, order, algorithm })) => {
+            (Route::Auto | Route::Vendor, Ok(vendor::Chosen { primitive, order, algorithm, .. })) => {
                 steps.algorithm = algorithm;
                 let operands = order.iter().map(|operand| operands.vendor_arg(*operand)).collect();
                 steps.list.push(Step::Primitive { primitive: Box::new(primitive), operands });

@@ -14,8 +14,8 @@ use crate::tensor::operation::{Operands, Operation, Place};
 use crate::tensor::view::TensorRef;
 use crate::tensor::window::Along;
 use crate::tensor::{
-    Activation, Convolution, DataType, MatMul, Normalize, Pooling, PoolingKind, Reduce, Reduction, Softmax,
-    Statistics,
+    Activation, Attention, Convolution, DataType, MatMul, Normalize, Pooling, PoolingKind, Reduce, Reduction,
+    Softmax, Statistics,
 };
 
 /// A primitive that computes an operation.
@@ -25,6 +25,13 @@ pub(crate) struct Chosen {
     pub(crate) order: Vec<Place>,
     /// What the library calls it, for display.
     pub(crate) algorithm: &'static str,
+    /// Whether the library compiles it for each shape, which takes longer than a small operation.
+    pub(crate) compiles: bool,
+}
+
+/// Whether an operation comes with other shapes each time: attention to a sequence that grows.
+pub(crate) fn changes_shape(operation: &Operation) -> bool {
+    matches!(operation, Operation::Attention(Attention { causal: Some(1..), .. }))
 }
 
 /// The primitive that computes an operation on a device. If the device's library has none: why, as far as there is a primitive.
@@ -53,20 +60,20 @@ pub(crate) fn primitive(
     let mut refused = None;
     for primitive in candidates.into_iter().flatten() {
         match takes(device, &primitive, &order, operands) {
-            Ok(algorithm) => return Ok(Chosen { primitive, order, algorithm }),
+            Ok((algorithm, compiles)) => return Ok(Chosen { primitive, order, algorithm, compiles }),
             Err(error) => refused = Some(error),
         }
     }
     Err(refused)
 }
 
-/// The library's name for a primitive, if it takes it.
+/// The library's name for a primitive, if it takes it, and whether it compiles it.
 fn takes(
     device: &Device,
     primitive: &Primitive,
     order: &[Place],
     operands: &Operands<'_>,
-) -> Result<&'static str, Error> {
+) -> Result<(&'static str, bool), Error> {
     let wanted = primitive.operands_for(order.len())?;
     let memory: Vec<MemorySlice> = order
         .iter()
@@ -80,7 +87,8 @@ fn takes(
     primitive.check(&memory)?;
     caps.features.primitives.expect(primitive, &memory, &caps.name)?;
     device.driver().expect_primitive(primitive)?;
-    Ok(caps.features.primitives.algorithm(primitive, &memory))
+    let primitives = caps.features.primitives;
+    Ok((primitives.algorithm(primitive, &memory), primitives.is_for_graph(primitive, &memory)))
 }
 
 fn data_type(data_type: DataType) -> Option<driver::DataType> {

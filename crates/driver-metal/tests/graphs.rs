@@ -334,14 +334,15 @@ fn each_system_computes_what_it_has() {
     const VOLUMES: &str = "MPSGraph convolution3D";
     const COMPOSED: &str = "MPSGraph matrixMultiplication, exponent and sums";
     const ATTENTION: &str = "MPSGraph scaledDotProductAttention";
-    const NONE: &str = "there is no MPSGraph before macOS 12";
+    const NONE: &str = "there is no MPSGraph before macOS 12.3";
     const START: &str = "MPSGraph takes operands at the start of a buffer only, before macOS 15";
     const BFLOAT: &str = "MPSGraph computes with bf16 from macOS 14 on only";
     const DEEP: &str = "MPSGraph convolves along three axes from macOS 13.2 on only";
     for (system, expected) in [
         ("10.15", [NONE; 10]),
         ("11.0", [NONE; 10]),
-        ("12.0", [PRODUCT, START, BFLOAT, BFLOAT, IMAGES, START, DEEP, START, COMPOSED, START]),
+        ("12.2", [NONE; 10]),
+        ("12.3", [PRODUCT, START, BFLOAT, BFLOAT, IMAGES, START, DEEP, START, COMPOSED, START]),
         ("13.6", [PRODUCT, START, BFLOAT, BFLOAT, IMAGES, START, VOLUMES, START, COMPOSED, START]),
         ("14.6", [PRODUCT, START, PRODUCT, START, IMAGES, START, VOLUMES, START, COMPOSED, START]),
         (

@@ -270,7 +270,7 @@ fn memory_lacks(device: &Device, case: &str) -> Option<&'static str> {
 }
 
 /// Whether a device must have a primitive. Apple's GPUs have them by Metal Performance Shaders for two types, except for the stand-in's profile
-/// of family Apple1, and by MPSGraph from macOS 12 on; those of NVIDIA GPUs depend on the libraries that are installed.
+/// of family Apple1, and by MPSGraph from macOS 13 on (12.3, on which the suite is not run); those of NVIDIA GPUs depend on the libraries that are installed.
 fn has_primitive((number, device): (usize, &Device), kind: PrimitiveKind, data_type: DataType) -> bool {
     let profiles = if cfg!(elinvar_apple) { std::env::var("ELINVAR_APPLE_PROFILE").ok() } else { None };
     let profile = profiles.as_deref().and_then(|all| all.split(',').nth(number));
@@ -283,7 +283,7 @@ fn has_primitive((number, device): (usize, &Device), kind: PrimitiveKind, data_t
             let by_shaders = !is_new && is_float;
             let is_of_graph = is_new || kind == MatMul;
             let has_type = is_float || data_type == DataType::BF16 && apple_system() >= 14;
-            has_library && (by_shaders || is_of_graph && has_type && apple_system() >= 12)
+            has_library && (by_shaders || is_of_graph && has_type && apple_system() >= 13)
         }
         DeviceKind::Cuda => device.caps().features.primitives.has(kind, data_type),
         DeviceKind::Cpu => {

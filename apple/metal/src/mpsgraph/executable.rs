@@ -193,7 +193,9 @@ pub fn register() {
     }
     Declaration::<CompilationDescriptor>::new()
         .makes_default()
-        .property("optimizationLevel", |d: &CompilationDescriptor| &d.level)
+        .when(os_version() >= super::LEVELS, |class| {
+            class.property("optimizationLevel", |d: &CompilationDescriptor| &d.level)
+        })
         .register();
     Declaration::<Executable>::new()
         .property("options", |executable: &Executable| &executable.options)

@@ -21,6 +21,7 @@ use elinvar_objc::foundation::os_version;
 /// The versions of macOS that have a class or a method; guesses where the documentation does not say.
 const FRAMEWORK: (u32, u32) = (11, 0);
 const EXECUTABLES: (u32, u32) = (12, 0);
+const LEVELS: (u32, u32) = (12, 3);
 const VOLUMES: (u32, u32) = (13, 2);
 const BFLOAT: (u32, u32) = (14, 0);
 const OFFSETS: (u32, u32) = (15, 0);

@@ -91,7 +91,7 @@ impl Primitives {
             Some(None) => Ok(()),
             Some(Some(lacks)) => Err(Error::unsupported(format!("{reason}; MPSGraph {lacks}"))),
             None if self.library == PrimitiveLibrary::MetalPerformanceShaders => {
-                Err(Error::unsupported(format!("{reason}; there is no MPSGraph before macOS 12")))
+                Err(Error::unsupported(format!("{reason}; there is no MPSGraph before macOS 12.3")))
             }
             None => Err(Error::unsupported(reason)),
         }

@@ -364,7 +364,7 @@ fn mpsgraph_computes_what_the_shaders_lack() {
         assert_eq!(set.is_for_graph(&Primitive::MatMul(of), &[]), name.starts_with("MPSGraph"));
     }
     let both = refused(shaders, biased).unwrap();
-    assert!(both.contains("has no bias") && both.contains("no MPSGraph before macOS 12"), "{both}");
+    assert!(both.contains("has no bias") && both.contains("no MPSGraph before macOS 12.3"), "{both}");
     let old = shaders.with_graph(GraphLibrary { bf16: false, ..graph });
     assert!(refused(old, half).unwrap().contains("bf16 from macOS 14 on only"));
     assert!(

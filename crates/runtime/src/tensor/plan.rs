@@ -159,7 +159,10 @@ impl Plan {
                 Route::Vendor
             }
             (Route::Vendor, Err(reason)) => {
-                let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+                let reason = reason.map_or_else(String::new, |reason| match reason {
+                    Error::Unsupported(text) => format!(" ({text})"),
+                    other => format!(" ({other})"),
+                });
                 return Err(Error::unsupported(format!(
                     "{}: device `{}` has no library for these operands{reason}; the route `kernel` computes it",
                     operation.name(),

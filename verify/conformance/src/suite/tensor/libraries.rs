@@ -57,10 +57,13 @@ impl Tally {
             }
             Err(error) => return Err(error),
         };
-        let auto = Plan::new(operation, &inputs, &mut outputs, Route::Auto)?.route();
-        // MPSGraph compiles for each shape, which is not worth it for a small operation.
-        let chosen = if plan.algorithm().starts_with("MPSGraph ") { Route::Kernel } else { Route::Vendor };
-        assert_eq!((plan.route(), auto, plan.steps()), (Route::Vendor, chosen, 1));
+        assert_eq!((plan.route(), plan.steps()), (Route::Vendor, 1));
+        // MPSGraph compiles for each shape, which is not worth it for a small operation. Kernels are, too: a few show it.
+        let by_graph = plan.algorithm().starts_with("MPSGraph ");
+        if !by_graph || self.computed < 3 {
+            let auto = Plan::new(operation, &inputs, &mut outputs, Route::Auto)?.route();
+            assert_eq!(auto, if by_graph { Route::Kernel } else { Route::Vendor });
+        }
         plan.device().stream()?.tensor_plan(&plan)?.wait()?;
         self.computed += 1;
         Ok(true)
@@ -70,7 +73,8 @@ impl Tally {
     fn end_of_all(self, device: &Device) -> CaseResult {
         if let Some(refused) = self.refused.as_ref().filter(|_| self.computed > 0) {
             let text = refused.to_string();
-            assert!(device.kind() != DeviceKind::Metal || text.contains("from macOS"), "{text}");
+            let is_old = ["from macOS", "before macOS"].iter().any(|system| text.contains(system));
+            assert!(device.kind() != DeviceKind::Metal || is_old, "{text}");
         }
         self.end()
     }
@@ -339,7 +343,7 @@ fn transposed_convolutions_by_the_library(device: &Device) -> CaseResult {
     ] {
         convolve_by_the_library(device, (of, &x, &weights, &result), &mut random, &mut tally)?;
     }
-    tally.end_of_all(device)
+    tally.end()
 }
 
 /// Training, with and without running statistics, and inference. Also with a mean that is large, where differences of squares are lost.

@@ -32,20 +32,22 @@ use super::mps_type;
 use build::{Builder, numbers};
 use held::Held;
 
-/// What MPSGraph computes on this system; `None` before macOS 12, whose executables encode to command buffers. Classes and methods are looked
+/// What MPSGraph computes on this system; `None` before macOS 12.3, whose executables can be restricted to the GPU. Classes and methods are looked
 /// up, because each system has more of them.
 pub(super) fn library() -> Option<GraphLibrary> {
     let has = |class: &std::ffi::CStr, method| {
         AnyClass::get(class).is_some_and(|class| class.instance_method(method).is_some())
     };
-    if !has(c"MPSGraphExecutable", sel!(encodeToCommandBuffer:inputsArray:resultsArray:executionDescriptor:))
-    {
+    let encodes =
+        has(c"MPSGraphExecutable", sel!(encodeToCommandBuffer:inputsArray:resultsArray:executionDescriptor:));
+    if !encodes || !has(c"MPSGraphCompilationDescriptor", sel!(setOptimizationLevel:)) {
         return None;
     }
     Some(GraphLibrary {
         bf16: is_at_least(14),
         volumes: has(c"MPSGraph", sel!(convolution3DWithSourceTensor:weightsTensor:descriptor:name:)),
-        offsets: has(c"MPSNDArray", sel!(initWithBuffer:offset:descriptor:)),
+        offsets: has(c"MPSNDArray", sel!(initWithBuffer:offset:descriptor:))
+            && has(c"MPSNDArrayDescriptor", sel!(setPreferPackedRows:)),
         attention: has(
             c"MPSGraph",
             sel!(scaledDotProductAttentionWithQueryTensor:keyTensor:valueTensor:maskTensor:scale:name:),

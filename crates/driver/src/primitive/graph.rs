@@ -21,6 +21,18 @@ pub struct GraphLibrary {
 }
 
 impl GraphLibrary {
+    /// What it has and lacks, for display.
+    pub fn description(self) -> String {
+        let all = [
+            (self.bf16, "bf16 (macOS 14)"),
+            (self.volumes, "convolution along three axes (macOS 13.2)"),
+            (self.offsets, "operands within a buffer (macOS 15)"),
+            (self.attention, "attention as one operation (macOS 15)"),
+        ];
+        let lacks: Vec<&str> = all.into_iter().filter(|(has, _)| !has).map(|(_, name)| name).collect();
+        if lacks.is_empty() { "is used".into() } else { format!("is used, without {}", lacks.join(", ")) }
+    }
+
     /// Whether an operation is supported for an element type.
     pub(super) const fn has(self, kind: PrimitiveKind, data_type: DataType) -> bool {
         let has_type = match data_type {

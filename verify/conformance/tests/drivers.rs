@@ -106,6 +106,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
+    ("metal", "primitives::products_bf16", "takes matrices without gaps only"),
     ("metal", "readings::", "Metal reports"),
     ("metal", "resident::", "resident kernels on Metal"),
     ("metal", "soundness::bytes_as_bools", ONLY_BUFFERS),

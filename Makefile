@@ -180,6 +180,8 @@ apple-suite:
 
 apple-tensors:
 	METAL_CAPTURE_ENABLED=1 $(STANDIN) --cargo-arg=--test=drivers -- metal::tensor::
+	for system in 11.0 13.6 14.6; do ELINVAR_APPLE_OS=$$system \
+	    $(STANDIN) --cargo-arg=--test=drivers -- by_the_library $(OTHERS:%=--skip %::) || exit 1; done
 
 apple-driver:
 	ELINVAR_APPLE_PROFILE=apple9,apple3,discrete \

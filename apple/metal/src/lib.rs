@@ -10,6 +10,7 @@
 //! | `encoders` | compute and blit encoders, indirect command buffers |
 //! | `sync` | events, fences, counter sample buffers |
 //! | `mps` | Metal Performance Shaders |
+//! | `mpsgraph` | MPSGraph: graphs, executables, arrays |
 //! | `validation` | API and shader validation; injected faults and held submissions, for tests |
 //!
 //! Encoded commands are validated as by Apple's debug layer; an invalid call ends the process. Each module names the pages of Apple's
@@ -25,6 +26,7 @@ mod encoders;
 mod library;
 mod memory;
 mod mps;
+mod mpsgraph;
 mod sync;
 mod validation;
 mod values;
@@ -59,6 +61,7 @@ static AT_LOAD: extern "C" fn() = {
             validation::shader_validation::register,
             device::observer::register,
             mps::register,
+            mpsgraph::register,
         ]);
         elinvar_objc::watch::look_at_exit();
     }

@@ -314,6 +314,8 @@ functions!(A a B b C c D d E e G g);
 functions!(A a B b C c D d E e G g H h);
 functions!(A a B b C c D d E e G g H h I i);
 functions!(A a B b C c D d E e G g H h I i J j);
+functions!(A a B b C c D d E e G g H h I i J j K k L l M m);
+functions!(A a B b C c D d E e G g H h I i J j K k L l M m N n O o P p Q q);
 
 /// A property that the program reads and writes.
 #[derive(Default)]

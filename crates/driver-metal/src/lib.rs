@@ -21,7 +21,7 @@
 //! | kernel with grid barriers | split at them, and dispatched until no thread waits (`split`, `rounds`) |
 //! | label of a launch | a debug group of the encoder; queues and command buffers are labeled with numbers |
 //! | capture | `MTLCaptureManager`, to a GPU trace (`capture`) |
-//! | primitive | an MPS kernel, cached by shape; image kernels use temporary images (`mps`) |
+//! | primitive | an MPS kernel, cached by shape; image kernels use temporary images (`mps`). What MPS lacks is an MPSGraph executable (`mps::graph`) |
 //! | copies between devices | blits from a remote view within a peer group, otherwise through host pages (`crossing`) |
 //! | pooled and aliased memory | offsets in one buffer; heaps are not needed |
 //!

@@ -59,6 +59,8 @@ fn kinds_have_names() {
         "pooling",
         "convolution of volumes",
         "batch normalization",
+        "normalization",
+        "attention",
     ];
     assert_eq!(names, expected);
     let mut product = MatMul::packed(DataType::F32, 3, 5, 2);

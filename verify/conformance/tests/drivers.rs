@@ -106,7 +106,7 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
     ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
-    ("metal", "primitives::products_with_bias_and_activation", "has no bias and no activation"),
+    ("metal", "primitives::products_bf16", "takes matrices without gaps only"),
     ("metal", "readings::", "Metal reports"),
     ("metal", "resident::", "resident kernels on Metal"),
     ("metal", "soundness::bytes_as_bools", ONLY_BUFFERS),
@@ -148,9 +148,11 @@ const OF_A_LIBRARY: &[(&str, PrimitiveKind, DataType)] = &[
     ("primitives::streams_side_by_side", PrimitiveKind::MatMul, DataType::F32),
     ("primitives::submitted_one_by_one", PrimitiveKind::MatMul, DataType::F32),
     ("primitives::weights_of_the_same_stream", PrimitiveKind::Convolution, DataType::F32),
+    ("tensor::attention_by_the_library", PrimitiveKind::Attention, DataType::F32),
     ("tensor::batch_normalization_by_the_library", PrimitiveKind::BatchNorm, DataType::F32),
     ("tensor::batches_by_the_library", PrimitiveKind::MatMul, DataType::F32),
     ("tensor::integers_by_the_library", PrimitiveKind::MatMul, DataType::I8),
+    ("tensor::normalization_by_the_library", PrimitiveKind::Normalization, DataType::F32),
     ("tensor::products_by_the_library", PrimitiveKind::MatMul, DataType::F32),
     ("tensor::softmax_by_the_library", PrimitiveKind::Softmax, DataType::F32),
     ("tensor::transposed_convolutions_by_the_library", PrimitiveKind::VolumeConvolution, DataType::F32),
@@ -268,16 +270,21 @@ fn memory_lacks(device: &Device, case: &str) -> Option<&'static str> {
     if unified { memory_is_short(device, case) } else { Some(NOT_UNIFIED) }
 }
 
-/// Whether a device must have a primitive. Apple's GPUs have them for two types, except for the stand-in's profile of family Apple1;
-/// those of NVIDIA GPUs depend on the libraries that are installed.
+/// Whether a device must have a primitive. Apple's GPUs have them by Metal Performance Shaders for two types, except for the stand-in's profile
+/// of family Apple1, and by MPSGraph from macOS 13 on (12.3, on which the suite is not run); those of NVIDIA GPUs depend on the libraries that are installed.
 fn has_primitive((number, device): (usize, &Device), kind: PrimitiveKind, data_type: DataType) -> bool {
     let profiles = if cfg!(elinvar_apple) { std::env::var("ELINVAR_APPLE_PROFILE").ok() } else { None };
     let profile = profiles.as_deref().and_then(|all| all.split(',').nth(number));
     match device.kind() {
         DeviceKind::Metal => {
+            use PrimitiveKind::{Attention, BatchNorm, MatMul, Normalization, VolumeConvolution};
             let has_library = profile.is_none_or(|profile| profile.trim() != "apple1");
-            let lacks = matches!(kind, PrimitiveKind::VolumeConvolution | PrimitiveKind::BatchNorm);
-            has_library && !lacks && matches!(data_type, DataType::F16 | DataType::F32)
+            let is_float = matches!(data_type, DataType::F16 | DataType::F32);
+            let is_new = matches!(kind, VolumeConvolution | BatchNorm | Normalization | Attention);
+            let by_shaders = !is_new && is_float;
+            let is_of_graph = is_new || kind == MatMul;
+            let has_type = is_float || data_type == DataType::BF16 && apple_system() >= 14;
+            has_library && (by_shaders || is_of_graph && has_type && apple_system() >= 13)
         }
         DeviceKind::Cuda => device.caps().features.primitives.has(kind, data_type),
         DeviceKind::Cpu => {
@@ -286,6 +293,13 @@ fn has_primitive((number, device): (usize, &Device), kind: PrimitiveKind, data_t
         }
         _ => false,
     }
+}
+
+/// The major version of macOS: the stand-in's. On a Mac, one that has all.
+fn apple_system() -> u32 {
+    let version = if cfg!(elinvar_apple) { std::env::var("ELINVAR_APPLE_OS").ok() } else { None };
+    let major = version.as_deref().and_then(|version| version.split('.').next()?.parse().ok());
+    major.unwrap_or(u32::MAX)
 }
 
 fn main() {

@@ -181,7 +181,7 @@ impl CommandBuffer {
         this.queue.enqueue(this.number);
     }
 
-    fn commit(this: &Ref<Self>) {
+    pub fn commit(this: &Ref<Self>) {
         const METHOD: &str = "-[MTLCommandBuffer commit]:";
         if !this.is_open(METHOD) {
             return;

@@ -104,7 +104,8 @@ impl Queue {
         }))
     }
 
-    fn buffer(
+    /// A new command buffer.
+    pub fn buffer(
         this: &Ref<Self>,
         retained: bool,
         error_options: usize,

@@ -131,10 +131,10 @@ fn files(text: &str) -> Vec<SourceFile> {
 }
 
 /// A macro's value in the dictionary: a string or a number.
-fn define((name, value): (&str, &Object)) -> (String, Option<String>) {
+fn define((name, value): (String, &Object)) -> (String, Option<String>) {
     let text = value.downcast::<NsString>().map(|text| text.as_str().to_owned());
     let text = text.or_else(|| value.downcast::<NsNumber>().map(|number| number.text()));
-    (name.to_owned(), text)
+    (name, text)
 }
 
 /// A compiled source.

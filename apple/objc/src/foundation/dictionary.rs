@@ -1,4 +1,4 @@
-//! `NSDictionary` with strings as keys.
+//! `NSDictionary`. Strings are equal as keys if their texts are, other objects if they are the same.
 
 use std::ffi::c_void;
 
@@ -8,38 +8,41 @@ use crate::foundation::{NsArray, NsString};
 use crate::object::Id;
 use crate::reference::{Object, Ref};
 use crate::value::Argument;
-use crate::watch::fatal;
 
 /// Objects by name.
 #[derive(Clone, Default)]
-pub struct NsDictionary(Vec<(Ref<NsString>, Object)>);
+pub struct NsDictionary(Vec<(Object, Object)>);
 
 crate::object!(NsDictionary, c"NSDictionary");
 
 impl NsDictionary {
     /// A new dictionary object.
     pub fn new(entries: impl IntoIterator<Item = (Ref<NsString>, Object)>) -> Ref<Self> {
-        Ref::new(Self(entries.into_iter().collect()))
+        Ref::new(Self(entries.into_iter().map(|(key, value)| (key.into_object(), value)).collect()))
+    }
+
+    /// Keys that are strings, and their values, in no order that means anything.
+    pub fn entries(&self) -> impl Iterator<Item = (String, &Object)> {
+        self.0
+            .iter()
+            .filter_map(|(key, value)| Some((key.downcast::<NsString>()?.as_str().to_owned(), value)))
     }
 
     /// Keys and values, in no order that means anything.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &Object)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value))
+    pub fn pairs(&self) -> &[(Object, Object)] {
+        &self.0
     }
 
     fn from_c(values: *const Id, keys: *const Id, count: usize) -> Option<Self> {
         let entry = |at| {
             // SAFETY: the caller passes so many of each.
-            let (key, value) =
-                unsafe { (Object::from_raw(*keys.add(at)), Object::from_raw(*values.add(at))) };
-            let no_text = || fatal(format_args!("a dictionary's key is not an NSString"));
-            (key.downcast().unwrap_or_else(no_text), value)
+            unsafe { (Object::from_raw(*keys.add(at)), Object::from_raw(*values.add(at))) }
         };
         Some(Self((0..count).map(entry).collect()))
     }
 
     fn keys(&self) -> Vec<Object> {
-        self.0.iter().map(|(key, _)| key.object().clone()).collect()
+        self.0.iter().map(|(key, _)| key.clone()).collect()
     }
 
     /// Its keys, one after the other.
@@ -56,13 +59,17 @@ impl NsDictionary {
             copy_to(this.0.iter().map(|(_, value)| value).take(count), values);
         }
         if !keys.is_null() {
-            copy_to(this.0.iter().map(|(key, _)| key.object()).take(count), keys);
+            copy_to(this.0.iter().map(|(key, _)| key).take(count), keys);
         }
     }
 
     fn get(this: &Ref<Self>, key: Object) -> Option<Object> {
-        let key = key.downcast::<NsString>()?;
-        this.0.iter().find(|(own, _)| own.as_str() == key.as_str()).map(|(_, value)| value.clone())
+        let text = key.downcast::<NsString>();
+        let is_it = |own: &Object| match (&text, own.downcast::<NsString>()) {
+            (Some(text), Some(own)) => text.as_str() == own.as_str(),
+            _ => own.id() == key.id(),
+        };
+        this.0.iter().find(|(own, _)| is_it(own)).map(|(_, value)| value.clone())
     }
 }
 

@@ -18,8 +18,9 @@ pub enum NsNumber {
 crate::object!(NsNumber, c"NSNumber");
 
 impl NsNumber {
+    /// Its value without what is behind the point.
     #[allow(clippy::cast_possible_truncation)] // as the documentation has it, the conversion is C's
-    fn integer(self) -> i64 {
+    pub fn integer(self) -> i64 {
         match self {
             Self::Integer(value) => value,
             Self::Real(value) => value as i64,

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::Cache;
 use elinvar_code::user_cache;
+use elinvar_driver::primitive::GraphLibrary;
 use elinvar_driver::{
     Caps, Capture, Device, Driver, Energy, Error, Event, HostBlock, Init, Library, Log, Memory, Priority,
     Queue, Reach, Readings, Result, Source, Storage, Thermal,
@@ -90,6 +91,15 @@ pub(crate) struct MetalDevice {
 #[allow(unsafe_code)] // promises what the contract asks for
 // SAFETY: each allocation is a separate `MTLBuffer`; the queue implements the contract.
 unsafe impl Device for MetalDevice {
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let graph = self.core.caps.features.primitives.graph();
+        let text = graph.map_or_else(
+            || "is not used: it needs macOS 12.3 and Metal Performance Shaders".into(),
+            GraphLibrary::description,
+        );
+        vec![("MPSGraph", text)]
+    }
+
     fn caps(&self) -> &Caps {
         &self.core.caps
     }

@@ -28,6 +28,7 @@ use super::kernels::State;
 use super::label::label;
 use super::mps::InUse;
 use super::queue::CommandBufferEnd;
+use super::queue::parts::Parts;
 use super::rounds::Rounds;
 use super::signals::Signals;
 use super::stamps::Stamps;
@@ -91,6 +92,8 @@ pub(super) struct BufferInfo {
     pub(super) levels: Option<Levels>,
     /// Rounds of a launch with grid barriers so far; as `levels`.
     pub(super) rounds: Option<Rounds>,
+    /// Command buffers before it that a library has committed, with the first of the commands.
+    pub(super) parts: Parts,
     /// Launches with shader validation: the labels of their encoders, and the indices of their commands.
     pub(super) validated: Vec<(String, usize)>,
 }
@@ -106,6 +109,7 @@ impl BufferInfo {
         self.other = None;
         self.executing = None;
         self.lanes.clear();
+        self.parts.clear();
         self.validated.clear();
     }
 }
@@ -196,6 +200,12 @@ impl<'a> Encoding<'a> {
         self.end();
         self.entered(true);
         self.buffer()
+    }
+
+    /// Goes on in another command buffer of the queue, if a library has committed this one and goes on there.
+    pub(super) fn go_on_in(&mut self, next: CommandBuffer) {
+        let Some(buffer) = self.buffer.as_mut().filter(|buffer| **buffer != next) else { return };
+        self.info.parts.push(std::mem::replace(buffer, next));
     }
 
     /// The MPS kernels that the command buffer's commands use.

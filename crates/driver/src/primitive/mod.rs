@@ -7,6 +7,8 @@
 //! Sizes are in elements, strides in bytes. Matrices are row-major, with contiguous rows. Accumulation is at least in `f32`;
 //! rounding and order of summation are the library's.
 
+mod attention;
+mod graph;
 mod image;
 mod matrix;
 mod set;
@@ -17,6 +19,8 @@ use std::sync::Arc;
 
 use crate::{Error, MemorySlice, Result, Scalar};
 
+pub use attention::{Attention, AttentionMask, Normalization};
+pub use graph::GraphLibrary;
 pub use image::{Convolution, Images, Layout, Padding, PoolKind, Pooling, Window};
 pub use matrix::{Activation, Extent, MatMul, MatVec, Matrix, Reduction, ReductionKind, Softmax};
 pub use set::{PrimitiveLibrary, Primitives};
@@ -104,11 +108,15 @@ pub enum PrimitiveKind {
     VolumeConvolution,
     /// [`BatchNorm`].
     BatchNorm,
+    /// [`Normalization`].
+    Normalization,
+    /// [`Attention`].
+    Attention,
 }
 
 impl PrimitiveKind {
     /// All operations.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::MatMul,
         Self::MatVec,
         Self::Softmax,
@@ -117,6 +125,8 @@ impl PrimitiveKind {
         Self::Pooling,
         Self::VolumeConvolution,
         Self::BatchNorm,
+        Self::Normalization,
+        Self::Attention,
     ];
 
     /// Name used in messages.
@@ -130,6 +140,8 @@ impl PrimitiveKind {
             Self::Pooling => "pooling",
             Self::VolumeConvolution => "convolution of volumes",
             Self::BatchNorm => "batch normalization",
+            Self::Normalization => "normalization",
+            Self::Attention => "attention",
         }
     }
 }
@@ -154,6 +166,10 @@ pub enum Primitive {
     VolumeConvolution(VolumeConvolution),
     /// Batch normalization. Operands: source, scale, bias, mean, variance or inverse deviation, running statistics, result.
     BatchNorm(BatchNorm),
+    /// Normalization of rows. Operands: source, scale and bias if they are set, saved mean and inverse deviation if they are set, result.
+    Normalization(Normalization),
+    /// Attention. Operands: query, key, value, mask if there is one, result.
+    Attention(Attention),
 }
 
 /// How a primitive accesses an operand.
@@ -194,6 +210,8 @@ impl Primitive {
             Self::Pooling(_) => PrimitiveKind::Pooling,
             Self::VolumeConvolution(_) => PrimitiveKind::VolumeConvolution,
             Self::BatchNorm(_) => PrimitiveKind::BatchNorm,
+            Self::Normalization(_) => PrimitiveKind::Normalization,
+            Self::Attention(_) => PrimitiveKind::Attention,
         }
     }
 
@@ -209,6 +227,8 @@ impl Primitive {
             Self::Pooling(p) => p.data_type,
             Self::VolumeConvolution(p) => p.data_type,
             Self::BatchNorm(p) => p.data_type,
+            Self::Normalization(p) => p.data_type,
+            Self::Attention(p) => p.data_type,
         }
     }
 
@@ -228,6 +248,8 @@ impl Primitive {
             Self::Pooling(p) => p.operands(),
             Self::VolumeConvolution(p) => p.operands(),
             Self::BatchNorm(p) => p.operands(),
+            Self::Normalization(p) => p.operands(),
+            Self::Attention(p) => p.operands(),
         };
         operands.map_err(|Wrong(text)| Error::invalid(format!("{}: {text}", self.kind().name())))
     }

@@ -1,6 +1,6 @@
 //! [`Primitives`]: the set of primitives that a device supports.
 
-use super::{Activation, DataType, Extent, Images, Layout, Primitive, PrimitiveKind, Volumes};
+use super::{Activation, DataType, Extent, GraphLibrary, Images, Layout, Primitive, PrimitiveKind, Volumes};
 use crate::{Error, MemorySlice, Result};
 
 /// A library with primitives. Each has rules of its own about shapes and layouts.
@@ -25,6 +25,7 @@ pub struct Primitives {
     library: PrimitiveLibrary,
     image_side: u32,
     image_channels: u32,
+    graph: Option<GraphLibrary>,
 }
 
 impl Primitives {
@@ -33,7 +34,7 @@ impl Primitives {
 
     /// The empty set of a library, without a limit to images.
     pub const fn of(library: PrimitiveLibrary) -> Self {
-        Self { bits: 0, library, image_side: u32::MAX, image_channels: u32::MAX }
+        Self { bits: 0, library, image_side: u32::MAX, image_channels: u32::MAX, graph: None }
     }
 
     /// Adds an operation for an element type.
@@ -54,8 +55,22 @@ impl Primitives {
         Self { image_side: side, image_channels: channels, ..self }
     }
 
+    /// Adds what MPSGraph computes, for primitives that the library lacks.
+    #[must_use]
+    pub const fn with_graph(self, graph: GraphLibrary) -> Self {
+        Self { graph: Some(graph), ..self }
+    }
+
     /// Whether an operation is supported for an element type.
     pub const fn has(self, kind: PrimitiveKind, data_type: DataType) -> bool {
+        let by_graph = match self.graph {
+            Some(graph) => graph.has(kind, data_type),
+            None => false,
+        };
+        self.has_bit(kind, data_type) || by_graph
+    }
+
+    const fn has_bit(self, kind: PrimitiveKind, data_type: DataType) -> bool {
         self.bits & bit(kind, data_type) != 0
     }
 
@@ -71,29 +86,66 @@ impl Primitives {
     /// [`Error::Unsupported`] if the operation is not supported for the element type, an image exceeds the limits, or the library lacks
     /// a shape, a layout or a placement.
     pub fn expect(self, primitive: &Primitive, operands: &[MemorySlice], device: &str) -> Result<()> {
+        let Some(reason) = self.lacks(primitive, operands, device) else { return Ok(()) };
+        match self.graph.map(|graph| graph_lacks(graph, primitive, operands)) {
+            Some(None) => Ok(()),
+            Some(Some(lacks)) => Err(Error::unsupported(format!("{reason}; MPSGraph {lacks}"))),
+            None if self.library == PrimitiveLibrary::MetalPerformanceShaders => {
+                Err(Error::unsupported(format!("{reason}; there is no MPSGraph before macOS 12.3")))
+            }
+            None => Err(Error::unsupported(reason)),
+        }
+    }
+
+    /// Whether MPSGraph computes `primitive` for these operands: the library lacks it.
+    pub fn is_for_graph(self, primitive: &Primitive, operands: &[MemorySlice]) -> bool {
+        self.graph.is_some_and(|graph| graph_lacks(graph, primitive, operands).is_none())
+            && self.lacks(primitive, operands, "").is_some()
+    }
+
+    /// MPSGraph, if the device has it.
+    pub const fn graph(self) -> Option<GraphLibrary> {
+        self.graph
+    }
+
+    /// The library that computes `primitive` for these operands, and its operation or class, as far as they are known; otherwise the name
+    /// of the operation.
+    pub fn algorithm(self, primitive: &Primitive, operands: &[MemorySlice]) -> &'static str {
+        if let Some(graph) = self.graph.filter(|_| self.is_for_graph(primitive, operands)) {
+            return graph.algorithm(primitive);
+        }
+        match (self.library, primitive.kind()) {
+            (PrimitiveLibrary::MetalPerformanceShaders, PrimitiveKind::MatMul) => "MPSMatrixMultiplication",
+            (PrimitiveLibrary::MetalPerformanceShaders, PrimitiveKind::MatVec) => {
+                "MPSMatrixVectorMultiplication"
+            }
+            (PrimitiveLibrary::MetalPerformanceShaders, PrimitiveKind::Softmax) => "MPSMatrixSoftMax",
+            (PrimitiveLibrary::MetalPerformanceShaders, PrimitiveKind::Reduction) => "MPSNNReduce",
+            (PrimitiveLibrary::MetalPerformanceShaders, PrimitiveKind::Convolution) => "MPSCNNConvolution",
+            (PrimitiveLibrary::MetalPerformanceShaders, PrimitiveKind::Pooling) => "MPSCNNPooling",
+            (_, kind) => kind.name(),
+        }
+    }
+
+    /// Why the library, without MPSGraph, does not compute a primitive.
+    fn lacks(self, primitive: &Primitive, operands: &[MemorySlice], device: &str) -> Option<String> {
         let (kind, data_type) = (primitive.kind(), primitive.data_type());
-        if !self.has(kind, data_type) {
+        if !self.has_bit(kind, data_type) {
             let name = kind.name();
-            return Err(Error::unsupported(format!(
-                "{name} of {data_type}: device `{device}` has no library for it"
-            )));
+            return Some(format!("{name} of {data_type}: device `{device}` has no library for it"));
         }
         for (name, Images { channels, height, width, .. }) in images(primitive) {
             let (side, most) = (self.image_side, self.image_channels);
             if height.max(width) > side || channels > most {
-                return Err(Error::unsupported(format!(
+                return Some(format!(
                     "{}: `{name}` has {height} × {width} pixels of {channels} channels; device `{device}` supports up to \
                      {side} × {side} of {most}",
                     kind.name()
-                )));
+                ));
             }
         }
-        match self.rule(primitive, operands) {
-            None => Ok(()),
-            Some(lacks) => {
-                Err(Error::unsupported(format!("{}: the library of device `{device}` {lacks}", kind.name())))
-            }
-        }
+        let lacks = self.rule(primitive, operands)?;
+        Some(format!("{}: the library of device `{device}` {lacks}", kind.name()))
     }
 
     /// What the library lacks for a primitive.
@@ -164,6 +216,18 @@ impl Primitives {
             _ => &[],
         };
         broken.iter().find(|(broken, _)| *broken).map(|(_, lacks)| *lacks)
+    }
+}
+
+/// Why MPSGraph does not compute a primitive.
+fn graph_lacks(graph: GraphLibrary, primitive: &Primitive, operands: &[MemorySlice]) -> Option<&'static str> {
+    let (kind, data_type) = (primitive.kind(), primitive.data_type());
+    match graph.has(kind, data_type) {
+        true => graph.lacks(primitive, operands),
+        false if data_type == DataType::BF16 && graph.has(kind, DataType::F32) => {
+            Some("computes with bf16 from macOS 14 on only")
+        }
+        false => Some("is not used for it"),
     }
 }
 

@@ -268,3 +268,124 @@ fn bit_count() -> usize {
     let all = PrimitiveKind::ALL.into_iter().flat_map(|kind| DataType::ALL.map(|ty| (kind, ty)));
     all.fold(Primitives::NONE, |set, (kind, ty)| set.with(kind, ty)).iter().count()
 }
+
+#[test]
+fn attention_has_its_operands() {
+    use OperandUse::{Read, Replaced};
+    let of = Attention {
+        data_type: DataType::F16,
+        batch: 2,
+        heads: 6,
+        key_heads: 3,
+        queries: 5,
+        keys: 7,
+        width: 8,
+        value_width: 4,
+        scale: 0.5,
+        causal: None,
+        mask: Some(AttentionMask { data_type: DataType::F32, shape: [2, 1, 1, 7] }),
+    };
+    let expected = [
+        ("query", 2 * 6 * 5 * 8 * 2, Read),
+        ("key", 2 * 3 * 7 * 8 * 2, Read),
+        ("value", 2 * 3 * 7 * 4 * 2, Read),
+        ("mask", 2 * 7 * 4, Read),
+        ("result", 2 * 6 * 5 * 4 * 2, Replaced),
+    ];
+    assert_eq!(sizes(Primitive::Attention(of)), expected);
+    let text = |change: fn(&mut Attention)| {
+        let mut of = of;
+        change(&mut of);
+        wrong(Primitive::Attention(of))
+    };
+    assert!(text(|p| p.key_heads = 4).contains("6 heads; it must be a multiple of the 4"));
+    assert!(text(|p| p.key_heads = 0).contains("multiple of the 0"));
+    assert!(text(|p| p.keys = 0).contains("`key` has the shape [2, 3, 0, 8]"));
+    assert!(text(|p| p.scale = f32::NAN).contains("it must be finite"));
+    assert!(text(|p| p.data_type = DataType::I8).contains("i8"));
+    let mask = AttentionMask { data_type: DataType::F32, shape: [2, 1, 4, 7] };
+    assert!(
+        wrong(Primitive::Attention(Attention { mask: Some(mask), ..of }))
+            .contains("broadcast to [2, 6, 5, 7]")
+    );
+    let huge = Attention { mask: None, batch: u32::MAX, queries: u32::MAX, ..of };
+    assert!(wrong(Primitive::Attention(huge)).contains("more than an allocation"));
+}
+
+#[test]
+fn normalization_has_its_operands() {
+    use OperandUse::{Read, Replaced};
+    let of = Normalization {
+        data_type: DataType::F16,
+        parameter_type: DataType::F32,
+        shape: [5, 2, 3, 7],
+        epsilon: 1e-5,
+        center: true,
+        scale: true,
+        bias: false,
+        saved: true,
+    };
+    let expected = [
+        ("source", 420, Read),
+        ("scale", 24, Read),
+        ("mean", 40, Replaced),
+        ("inverse_deviation", 40, Replaced),
+        ("result", 420, Replaced),
+    ];
+    assert_eq!(sizes(Primitive::Normalization(of)), expected);
+    let rms = Normalization { center: false, bias: true, ..of };
+    let names: Vec<_> = sizes(Primitive::Normalization(rms)).into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names, ["source", "scale", "bias", "inverse_deviation", "result"]);
+    let bad = Normalization { epsilon: -1.0, ..of };
+    assert!(wrong(Primitive::Normalization(bad)).contains("not negative"));
+    let bad = Normalization { shape: [5, 0, 3, 7], ..of };
+    assert!(wrong(Primitive::Normalization(bad)).contains("[5, 0, 3, 7]"));
+}
+
+#[test]
+fn mpsgraph_computes_what_the_shaders_lack() {
+    let graph = GraphLibrary { bf16: true, volumes: true, offsets: true, attention: true };
+    let shaders =
+        Primitives::of(PrimitiveLibrary::MetalPerformanceShaders).with(PrimitiveKind::MatMul, DataType::F32);
+    let set = shaders.with_graph(graph);
+    let refused = |set: Primitives, of: MatMul| {
+        set.expect(&Primitive::MatMul(of), &[], "d").err().map(|error| error.to_string())
+    };
+    let plain = MatMul::packed(DataType::F32, 3, 5, 2);
+    let biased = MatMul { bias: true, ..plain };
+    let half = MatMul::packed(DataType::BF16, 3, 5, 2);
+    for (of, name) in [
+        (plain, "MPSMatrixMultiplication"),
+        (biased, "MPSGraph matrixMultiplication"),
+        (half, "MPSGraph matrixMultiplication"),
+    ] {
+        assert_eq!(refused(set, of), None);
+        assert_eq!(set.algorithm(&Primitive::MatMul(of), &[]), name);
+        assert_eq!(set.is_for_graph(&Primitive::MatMul(of), &[]), name.starts_with("MPSGraph"));
+    }
+    let both = refused(shaders, biased).unwrap();
+    assert!(both.contains("has no bias") && both.contains("no MPSGraph before macOS 12.3"), "{both}");
+    let old = shaders.with_graph(GraphLibrary { bf16: false, ..graph });
+    assert!(refused(old, half).unwrap().contains("bf16 from macOS 14 on only"));
+    assert!(
+        !old.has(PrimitiveKind::MatMul, DataType::BF16) && set.has(PrimitiveKind::MatMul, DataType::BF16)
+    );
+    // Rows and matrices that are apart, a single row, and a factor that all products share.
+    let apart = |row_bytes, rows| Matrix::strided(rows, 5, row_bytes);
+    let gap = |left| MatMul { left, ..biased };
+    assert!(refused(set, gap(apart(24, 3))).unwrap().contains("MPSGraph takes matrices without gaps only"));
+    let one = MatMul { bias: true, ..MatMul::packed(DataType::F32, 1, 5, 2) };
+    assert_eq!(refused(set, MatMul { left: apart(24, 1), ..one }), None);
+    let batch = |matrix_bytes| MatMul { matrices: 4, ..gap(Matrix { matrix_bytes, ..plain.left }) };
+    assert_eq!([0, 60, 80].map(|bytes| refused(set, batch(bytes)).is_none()), [true, true, false]);
+    let integers = refused(set, MatMul::packed(DataType::I8, 4, 4, 4)).unwrap();
+    assert!(integers.contains("MPSGraph is not used for it"), "{integers}");
+    let large = Volumes { count: 1 << 20, channels: 1 << 11, size: [1; 3] };
+    let norm = |source| {
+        let (layout, statistics) = (Layout::ChannelsFirst, BatchStatistics::Saved);
+        let data_type = DataType::F32;
+        Primitive::BatchNorm(BatchNorm { data_type, layout, source, epsilon: 0.0, statistics })
+    };
+    let fits = |source| set.expect(&norm(source), &[], "d").is_ok();
+    assert_eq!([fits(large), fits(Volumes { count: (1 << 20) - 1, ..large })], [false, true]);
+}

@@ -20,8 +20,8 @@ use crate::{Buffer, CommandBuffer, Device, Grid, HostAccess, Kernel};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Route {
     /// The faster one by measurement where the vendor's library has the operation, otherwise kernels of Elinvar. Large operations are
-    /// measured once for a class of shapes, by the first plan on this machine, which waits for it; small ones are the library's, but
-    /// products on NVIDIA GPUs whose sums have up to 128 terms are a kernel's.
+    /// measured once for a class of shapes, by the first plan on this machine, which waits for it; small ones are the library's, unless it
+    /// compiles for each shape (MPSGraph), but products on NVIDIA GPUs whose sums have up to 128 terms are a kernel's.
     #[default]
     Auto,
     /// The vendor's library.
@@ -141,22 +141,30 @@ impl Plan {
         let is_empty = operands.outputs.iter().all(|output| output.is_empty());
         let vendor = match route {
             Route::Auto | Route::Vendor if !is_empty => vendor::primitive(&device, operation, operands),
-            _ => None,
+            _ => Err(None),
         };
         let route = match (route, &vendor) {
-            (Route::Auto, Some(_)) => device.route_choices().route(&device, operation, operands),
+            (Route::Auto, Ok(chosen)) if chosen.compiles && vendor::changes_shape(operation) => Route::Kernel,
+            (Route::Auto, Ok(chosen)) => {
+                let unmeasured = if chosen.compiles { Route::Kernel } else { Route::Vendor };
+                device.route_choices().route(&device, operation, operands, unmeasured)
+            }
             _ => route,
         };
         let route = match (route, vendor) {
-            (Route::Auto | Route::Vendor, Some((primitive, order))) => {
-                steps.algorithm = primitive.kind().name();
+            (Route::Auto | Route::Vendor, Ok(vendor::Chosen { primitive, order, algorithm, .. })) => {
+                steps.algorithm = algorithm;
                 let operands = order.iter().map(|operand| operands.vendor_arg(*operand)).collect();
                 steps.list.push(Step::Primitive { primitive: Box::new(primitive), operands });
                 Route::Vendor
             }
-            (Route::Vendor, None) => {
+            (Route::Vendor, Err(reason)) => {
+                let reason = reason.map_or_else(String::new, |reason| match reason {
+                    Error::Unsupported(text) => format!(" ({text})"),
+                    other => format!(" ({other})"),
+                });
                 return Err(Error::unsupported(format!(
-                    "{}: device `{}` has no library for these operands; the route `kernel` computes it",
+                    "{}: device `{}` has no library for these operands{reason}; the route `kernel` computes it",
                     operation.name(),
                     device.name()
                 )));

@@ -2,8 +2,8 @@
 //!
 //! Both are measured once for a *shape class*: the operation and its operands, with the sizes of axes rounded up to powers of two. The
 //! choice is kept with the device and in the user's cache, so that other processes do not measure again. Measurements run on memory
-//! of their own, on a stream of their own. What would cost more to measure than it can save is left to the library, but for short products on
-//! NVIDIA GPUs.
+//! of their own, on a stream of their own. What would cost more to measure than it can save is left
+//! to the library, unless this compiles for each shape, but for short products on NVIDIA GPUs.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -44,12 +44,19 @@ pub(crate) struct RouteChoices {
 }
 
 impl RouteChoices {
-    /// The route for an operation that the device's library has for these operands. Measures if no process of this user has.
-    pub(crate) fn route(&self, device: &Device, operation: &Operation, operands: &Operands<'_>) -> Route {
+    /// The route for an operation that the device's library has for these operands. Measures if no process of this user has. `unmeasured` is
+    /// the route of what is not measured.
+    pub(crate) fn route(
+        &self,
+        device: &Device,
+        operation: &Operation,
+        operands: &Operands<'_>,
+        unmeasured: Route,
+    ) -> Route {
         let bytes = operands.bytes();
         let is_small = operation.flops(operands) < FLOPS && bytes < BYTES;
         if bytes > MOST_BYTES || (is_small && !is_short_product(device, operation, operands)) {
-            return Route::Vendor;
+            return unmeasured;
         }
         let class = class(operation, operands);
         let known = self.known.lock().get(&class).copied();
@@ -83,7 +90,7 @@ impl RouteChoices {
                 // Without memory or a compiler, or on a device with a fault: the next plan tries again.
                 Err(error) => {
                     tracing::debug!(class, "a tensor operation's routes were not measured: {error}");
-                    return Route::Vendor;
+                    return unmeasured;
                 }
             },
         };
@@ -225,6 +232,7 @@ mod tests {
                 inputs: &[&left, &right.tensor(&[k, n]).unwrap()],
                 outputs: &[&out.tensor_mut(&[m, n]).unwrap()],
             },
+            Route::Vendor,
         );
         assert!(out.to_vec().unwrap().iter().all(|value| *value == 7.0), "a measurement wrote an operand");
         chosen
@@ -308,7 +316,7 @@ mod tests {
         for is_kernel in [true, false] {
             cache.store(&key(&cache, &device, &class(&operation, &operands)), &encode(&is_kernel));
             let expected = if is_kernel { Route::Kernel } else { Route::Vendor };
-            assert_eq!(choices(&cache).route(&device, &operation, &operands), expected);
+            assert_eq!(choices(&cache).route(&device, &operation, &operands, Route::Vendor), expected);
         }
     }
 }

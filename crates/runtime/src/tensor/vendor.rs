@@ -3,8 +3,10 @@
 //! This is the one place that decides which operations a library computes. An operation is eligible if a primitive of the driver's
 //! contract describes it and its operands exactly, and the device's library takes it.
 
+mod models;
+
 use elinvar_driver::primitive as driver;
-use elinvar_driver::{MemorySlice, Primitive};
+use elinvar_driver::{Error, MemorySlice, Primitive};
 
 use crate::Device;
 use crate::tensor::matmul::{Matrix, Product};
@@ -12,18 +14,34 @@ use crate::tensor::operation::{Operands, Operation, Place};
 use crate::tensor::view::TensorRef;
 use crate::tensor::window::Along;
 use crate::tensor::{
-    Activation, Convolution, DataType, MatMul, Normalize, Pooling, PoolingKind, Reduce, Reduction, Softmax,
-    Statistics,
+    Activation, Attention, Convolution, DataType, MatMul, Normalize, Pooling, PoolingKind, Reduce, Reduction,
+    Softmax, Statistics,
 };
 
-/// The primitive that computes an operation on a device, and its operands in order; `None` if the device's library has none.
+/// A primitive that computes an operation.
+pub(crate) struct Chosen {
+    pub(crate) primitive: Primitive,
+    /// Its operands in order.
+    pub(crate) order: Vec<Place>,
+    /// What the library calls it, for display.
+    pub(crate) algorithm: &'static str,
+    /// Whether the library compiles it for each shape, which takes longer than a small operation.
+    pub(crate) compiles: bool,
+}
+
+/// Whether an operation comes with other shapes each time: attention to a sequence that grows.
+pub(crate) fn changes_shape(operation: &Operation) -> bool {
+    matches!(operation, Operation::Attention(Attention { causal: Some(1..), .. }))
+}
+
+/// The primitive that computes an operation on a device. If the device's library has none: why, as far as there is a primitive.
 ///
 /// The operands have been checked, and the outputs have elements.
 pub(crate) fn primitive(
     device: &Device,
     operation: &Operation,
     operands: &Operands<'_>,
-) -> Option<(Primitive, Vec<Place>)> {
+) -> Result<Chosen, Option<Error>> {
     let inputs = (0..operands.inputs.len()).map(Place::Input);
     let outputs = (1..operands.outputs.len()).map(Place::Output);
     let order: Vec<Place> = inputs.chain(outputs).chain([Place::Output(0)]).collect();
@@ -34,17 +52,29 @@ pub(crate) fn primitive(
         Operation::Convolution(convolution) => {
             [images(convolution, operands), volumes(convolution, operands)]
         }
-        Operation::Normalize(normalize) => [batch_norm(normalize, operands), None],
+        Operation::Normalize(of) => [batch_norm(of, operands), models::normalization(of, operands)],
         Operation::Pooling(pooling) => [pooled(pooling, operands), None],
+        Operation::Attention(attention) => [models::attention(attention, operands), None],
         _ => [None, None],
     };
-    let primitive =
-        candidates.into_iter().flatten().find(|primitive| takes(device, primitive, &order, operands))?;
-    Some((primitive, order))
+    let mut refused = None;
+    for primitive in candidates.into_iter().flatten() {
+        match takes(device, &primitive, &order, operands) {
+            Ok((algorithm, compiles)) => return Ok(Chosen { primitive, order, algorithm, compiles }),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused)
 }
 
-fn takes(device: &Device, primitive: &Primitive, order: &[Place], operands: &Operands<'_>) -> bool {
-    let Ok(wanted) = primitive.operands_for(order.len()) else { return false };
+/// The library's name for a primitive, if it takes it, and whether it compiles it.
+fn takes(
+    device: &Device,
+    primitive: &Primitive,
+    order: &[Place],
+    operands: &Operands<'_>,
+) -> Result<(&'static str, bool), Error> {
+    let wanted = primitive.operands_for(order.len())?;
     let memory: Vec<MemorySlice> = order
         .iter()
         .zip(&wanted)
@@ -54,9 +84,11 @@ fn takes(device: &Device, primitive: &Primitive, order: &[Place], operands: &Ope
         })
         .collect();
     let caps = device.caps();
-    primitive.check(&memory).is_ok()
-        && caps.features.primitives.expect(primitive, &memory, &caps.name).is_ok()
-        && device.driver().expect_primitive(primitive).is_ok()
+    primitive.check(&memory)?;
+    caps.features.primitives.expect(primitive, &memory, &caps.name)?;
+    device.driver().expect_primitive(primitive)?;
+    let primitives = caps.features.primitives;
+    Ok((primitives.algorithm(primitive, &memory), primitives.is_for_graph(primitive, &memory)))
 }
 
 fn data_type(data_type: DataType) -> Option<driver::DataType> {

@@ -5,6 +5,7 @@
 //! the command buffer has ended, because MPS objects are not thread-safe, and a convolution stores its weights.
 
 mod convolution;
+mod graph;
 mod image;
 mod matrix;
 mod pooling;
@@ -12,7 +13,7 @@ mod reduction;
 
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{DataType, Images, Matrix, Padding, PrimitiveLibrary, Window};
+use elinvar_driver::primitive::{DataType, GraphLibrary, Images, Matrix, Padding, PrimitiveLibrary, Window};
 use elinvar_driver::{Error, MemorySlice, Primitive, PrimitiveKind, Primitives, Result};
 use objc2::AnyThread as _;
 use objc2::rc::Retained;
@@ -54,7 +55,8 @@ pub(super) fn primitives(device: &ProtocolObject<dyn MTLDevice>) -> Primitives {
     // Texture limits of the families Apple2, and of Apple3, Mac2 and later (Metal feature set tables); a layer has four channels.
     let newer = [MTLGPUFamily::Apple3, MTLGPUFamily::Mac2, MTLGPUFamily::Metal3];
     let side = if newer.into_iter().any(|family| device.supportsFamily(family)) { 16384 } else { 8192 };
-    set.with_images(side, 4 * 2048)
+    let set = set.with_images(side, 4 * 2048);
+    graph::library().map_or(set, |graph| set.with_graph(graph))
 }
 
 /// An MPS kernel, created for one shape.
@@ -66,6 +68,7 @@ enum Kernel {
     Reduction(reduction::Kernels),
     Convolution(convolution::Kernels),
     Pooling(pooling::Kernels),
+    Graph(graph::Graph),
 }
 
 #[allow(unsafe_code)] // the bindings leave it open
@@ -119,8 +122,13 @@ pub(super) fn encode(
 ) -> Result<()> {
     let core = encoding.core;
     primitive.check(operands)?;
-    core.caps.features.primitives.expect(primitive, operands, &core.caps.name)?;
-    let kernel = kernel(encoding, primitive)?;
+    let primitives = core.caps.features.primitives;
+    primitives.expect(primitive, operands, &core.caps.name)?;
+    let by_graph = primitives.graph().filter(|_| primitives.is_for_graph(primitive, operands));
+    let kernel = kernel(encoding, primitive, by_graph)?;
+    if let Kernel::Graph(graph) = &kernel {
+        return graph.encode(encoding, primitive, operands);
+    }
     let scratch = match primitive {
         Primitive::Reduction(p) => reduction::packed_bytes(p),
         _ => None,
@@ -132,20 +140,31 @@ pub(super) fn encode(
 }
 
 /// A kernel for a primitive: one that this command buffer already uses, because its commands run in order; a cached one; or a new one.
-fn kernel(encoding: &mut Encoding<'_>, primitive: &Primitive) -> Result<Kernel> {
+fn kernel(
+    encoding: &mut Encoding<'_>,
+    primitive: &Primitive,
+    by_graph: Option<GraphLibrary>,
+) -> Result<Kernel> {
     let core = encoding.core;
     let in_use = encoding.kernels();
     let known = in_use.iter().find(|one| one.primitive == *primitive).and_then(|one| one.kernel.clone());
     if let Some(kernel) = known {
         return Ok(kernel);
     }
-    let kernel = core.stock.take(primitive).map_or_else(|| make(&core.device, primitive), Ok)?;
+    let kernel = core.stock.take(primitive).map_or_else(|| make(&core.device, primitive, by_graph), Ok)?;
     let (primitive, stock) = (*primitive, core.stock.clone());
     in_use.push(InUse { primitive, kernel: Some(kernel.clone()), stock });
     Ok(kernel)
 }
 
-fn make(device: &ProtocolObject<dyn MTLDevice>, primitive: &Primitive) -> Result<Kernel> {
+fn make(
+    device: &ProtocolObject<dyn MTLDevice>,
+    primitive: &Primitive,
+    by_graph: Option<GraphLibrary>,
+) -> Result<Kernel> {
+    if let Some(library) = by_graph {
+        return Ok(Kernel::Graph(graph::Graph::new(device, primitive, library)?));
+    }
     Ok(match primitive {
         Primitive::MatMul(p) => Kernel::MatMul(matrix::mat_mul(device, p)),
         Primitive::MatVec(p) => Kernel::MatVec(matrix::mat_vec(device, p)),
@@ -294,6 +313,7 @@ fn offset(window: &Window) -> MPSOffset {
 fn mps_type(data_type: DataType) -> MPSDataType {
     match data_type {
         DataType::F16 => MPSDataType::Float16,
+        DataType::BF16 => MPSDataType::BFloat16,
         DataType::F32 => MPSDataType::Float32,
         // Not among the device's primitives.
         _ => MPSDataType::Invalid,

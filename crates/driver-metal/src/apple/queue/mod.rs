@@ -9,6 +9,7 @@
 
 mod event;
 mod footprint;
+pub(super) mod parts;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -386,8 +387,9 @@ impl CommandQueue {
             at.and_then(|at| committed.remove(at))
         };
         let Some(Committed { mut info, commands, number, stop, .. }) = committed else { return };
-        let failed = buffer.error();
-        let [start_ns, end_ns] = this.in_order([buffer.GPUStartTime(), buffer.GPUEndTime()]);
+        let failed = info.parts.error().or_else(|| buffer.error());
+        let start = info.parts.start().unwrap_or_else(|| buffer.GPUStartTime());
+        let [start_ns, end_ns] = this.in_order([start, buffer.GPUEndTime()]);
         let last = info.signals.last().map(|(ticket, _)| *ticket);
         if let Some((signals, last)) = this.marks.signals.as_ref().zip(last) {
             match &failed {

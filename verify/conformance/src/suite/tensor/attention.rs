@@ -12,10 +12,10 @@ cases! {
 }
 
 /// Batch, heads, key heads, queries, keys, width, value width.
-type Sizes = [usize; 7];
+pub(super) type Sizes = [usize; 7];
 
 /// A mask: its shape and its values.
-type Masked<'m> = Option<(&'m [usize], &'m [f64])>;
+pub(super) type Masked<'m> = Option<(&'m [usize], &'m [f64])>;
 
 /// An operation, and the algorithm that is asked for.
 struct Asked<'a>(&'a Attention, Option<&'static str>);
@@ -43,7 +43,7 @@ fn rounding(data_type: DataType) -> [f64; 2] {
 /// Each element of the result, with its error: scores have `width` roundings of their terms' magnitude, which are relative errors of the
 /// weights; sums of `keys` weights have as many; weights may be rounded to the type of the values. The largest weight is 1, and so is the sum
 /// of weights or more.
-fn exact(
+pub(super) fn exact(
     of: &Attention,
     data_type: DataType,
     sizes: Sizes,

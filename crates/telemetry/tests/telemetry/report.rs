@@ -268,8 +268,8 @@ pub fn work_of_launches_is_in_the_report() {
     let named = |name: &str| kernels.iter().find(|kernel| kernel["name"] == name).unwrap();
     let grow = named("grow");
     assert_eq!(grow["flops"].as_f64(), Some(4000.0 * 2.0 * f64::from(2 * (10 + 30) + 5)));
-    // Each launch touches 4000 elements and two arguments of 4 bytes.
-    assert_eq!(grow["touched"].as_f64(), Some(5.0 * (4000.0 * 4.0 + 8.0)));
+    // Each launch reads and writes 4000 elements, and reads two arguments, each in a sector of 32 bytes.
+    assert_eq!(grow["touched"].as_f64(), Some(5.0 * (2.0 * 4000.0 * 4.0 + 2.0 * 32.0)));
     assert_eq!(grow["work_ns"], grow["total_ns"]);
     // How often it loops depends on memory.
     assert!(named("of_memory")["flops"] == 0.0 && named("of_memory")["work_ns"] == 0, "{kernels:?}");

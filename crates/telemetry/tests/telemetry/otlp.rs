@@ -242,9 +242,12 @@ pub fn a_collector_gets_metrics_logs_and_spans(collectors: &Path) {
         |name: &str| -> Vec<Span> { receiver.spans().into_iter().filter(|span| span.name == name).collect() };
     wait_for("spans", || {
         guard.flush().map_err(|error| error.to_string())?;
-        match (of("elinvar.submission").len(), of("elinvar.compile").len(), receiver.logs().len()) {
-            (2, 3, 2..) => Ok(()),
-            other => Err(format!("{other:?}")),
+        let logs = receiver.logs();
+        let has = |event: &str| logs.iter().any(|log| log.event_name == event);
+        let both = has("elinvar.submission.failed") && has("elinvar.compile.failed");
+        match (of("elinvar.submission").len(), of("elinvar.compile").len(), both) {
+            (2, 3, true) => Ok(()),
+            other => Err(format!("{other:?}: {logs:#?}")),
         }
     });
     let [request] = &of("request")[..] else { panic!("{:?}", receiver.spans()) };

@@ -126,7 +126,7 @@ impl Extent {
 
 struct Totals<'k, 'm> {
     kernel: &'k Kernel<'m>,
-    /// Size in bytes of each access, and whether its memory is the threadgroup's.
+    /// Size in bytes, address space and kind of each access.
     sites: HashMap<Site, (u64, Space, Kind)>,
     sums: HashMap<Site, Sum>,
     blocks: Vec<f64>,
@@ -296,16 +296,9 @@ impl Totals<'_, '_> {
         lanes: &[&(f64, Option<Number>)],
         weight: f64,
     ) {
-        let mut known: BTreeMap<&Root, Vec<i128>> = BTreeMap::new();
-        let (mut unknown, mut of_lanes, mut most) = (0_u64, 0.0, 0.0_f64);
-        for (times, address) in lanes {
-            of_lanes += times;
-            most = most.max(*times);
-            match address.as_ref().and_then(|address| Some((address.root.as_ref()?, address.value))) {
-                Some((root, offset)) => known.entry(root).or_default().push(offset),
-                None => unknown += 1,
-            }
-        }
+        let (known, unknown) = by_root(lanes.iter().copied());
+        let of_lanes: f64 = lanes.iter().map(|(times, _)| times).sum();
+        let most = lanes.iter().map(|(times, _)| *times).fold(0.0, f64::max);
         // Lanes that take a branch on data by halves: as if all took it half the times.
         let times = most * weight;
         let sum = self.sums.entry(site).or_default();
@@ -359,13 +352,7 @@ impl Totals<'_, '_> {
         let Some(first) = lists.first() else { return };
         let rounds = first.iter().map(|list| list.len()).max().unwrap_or(0);
         let sectors = |lists: &[&Vec<(f64, Option<Number>)>], round: usize, bytes: u64| {
-            let mut known: BTreeMap<&Root, Vec<i128>> = BTreeMap::new();
-            for (_, address) in lists.iter().filter_map(|list| list.get(round)) {
-                if let Some((root, offset)) = address.as_ref().and_then(|a| Some((a.root.as_ref()?, a.value)))
-                {
-                    known.entry(root).or_default().push(offset);
-                }
-            }
+            let (known, _) = by_root(lists.iter().filter_map(|list| list.get(round)));
             known.values().map(|offsets| traffic::segments(offsets, bytes, SECTOR)).sum::<u64>()
         };
         for round in 0..rounds {
@@ -439,6 +426,20 @@ impl Totals<'_, '_> {
             is_estimate: self.is_estimate,
         }
     }
+}
+
+/// The offsets that lanes access, by argument, and the number of unknown ones.
+fn by_root<'p>(
+    lanes: impl Iterator<Item = &'p (f64, Option<Number>)>,
+) -> (BTreeMap<&'p Root, Vec<i128>>, u64) {
+    let (mut known, mut unknown) = (BTreeMap::<_, Vec<_>>::new(), 0);
+    for (_, address) in lanes {
+        match address.as_ref().and_then(|address| Some((address.root.as_ref()?, address.value))) {
+            Some((root, offset)) => known.entry(root).or_default().push(offset),
+            None => unknown += 1,
+        }
+    }
+    (known, unknown)
 }
 
 /// Loads and stores of device memory in one block that are side by side, as many as an aligned vector of 8 or 16 bytes has.

@@ -295,32 +295,20 @@ impl Bench {
             let all = contexts.last();
             return all.map_or(Ok(()), |all| targets::run(all, names, self.json, self.table.as_deref()));
         }
-        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "advice") {
+        type Suite = fn(&Context, &[String], bool) -> Result<()>;
+        let suites: [(&str, Suite); 3] =
+            [("advice", advice::run), ("traffic", traffic::run), ("tune", tune::run)];
+        for (suite, run) in suites {
+            let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == suite) else {
+                continue;
+            };
             if self.check.is_some() || self.record.is_some() || self.table.is_some() {
-                return Err(Failure::usage(
-                    "advice has no recorded ratios: use it without --check, --record and --table",
-                ));
+                return Err(Failure::usage(format!(
+                    "{suite} has no recorded ratios: use it without --check, --record and --table"
+                )));
             }
             let contexts = self.contexts(self.device)?;
-            return contexts.last().map_or(Ok(()), |all| advice::run(all, names, self.json));
-        }
-        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "traffic") {
-            if self.check.is_some() || self.record.is_some() || self.table.is_some() {
-                return Err(Failure::usage(
-                    "traffic has no recorded ratios: use it without --check, --record and --table",
-                ));
-            }
-            let contexts = self.contexts(self.device)?;
-            return contexts.last().map_or(Ok(()), |all| traffic::run(all, names, self.json));
-        }
-        if let Some((_, names)) = self.names.split_first().filter(|(first, _)| *first == "tune") {
-            if self.check.is_some() || self.record.is_some() || self.table.is_some() {
-                return Err(Failure::usage(
-                    "tune has no recorded ratios: use it without --check, --record and --table",
-                ));
-            }
-            let contexts = self.contexts(self.device)?;
-            return contexts.last().map_or(Ok(()), |all| tune::run(all, names, self.json));
+            return contexts.last().map_or(Ok(()), |all| run(all, names, self.json));
         }
         let recorded = self.check.as_ref().map(|path| Record::open(path)).transpose()?;
         let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();

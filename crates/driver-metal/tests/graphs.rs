@@ -16,7 +16,7 @@ use elinvar_driver::primitive::{
 use elinvar_driver::{Binding, Command, Device, Error, Memory, MemorySlice, Primitive, Storage};
 use objc2_metal::MTLCommandBufferError;
 use support::standin::{EXECUTION, Held, alone, committed, inject};
-use support::{devices, dispatch, memory, pipeline, read, run, slice, submit, whole, write};
+use support::{devices, dispatch, floats, memory, pipeline, run, slice, submit, values, whole, write};
 
 unsafe extern "C" {
     fn elinvar_apple_graphs_commit(how: u32);
@@ -51,18 +51,6 @@ fn live(name: &CStr) -> usize {
     assert!(unsafe { elinvar_apple_settle(600_000) }, "the stand-in's threads go on");
     // SAFETY: the name ends with a zero byte.
     unsafe { elinvar_apple_live(name.as_ptr()) }
-}
-
-fn floats(device: &dyn Device, values: &[f32]) -> Arc<dyn Memory> {
-    let made = memory(device, 4 * values.len() as u64, Storage::Shared);
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-    write(&made, 0, &bytes);
-    made
-}
-
-fn values(memory: &Arc<dyn Memory>) -> Vec<f32> {
-    let bytes = read(memory);
-    bytes.chunks_exact(4).map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect()
 }
 
 /// `max(left · right, 0)`, which the shaders lack.

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use elinvar_driver::primitive::{
     Convolution, DataType, Extent, Images, Layout, MatMul, Matrix, Reduction, ReductionKind, Window,
 };
-use elinvar_driver::{Binding, Command, Device, Error, Memory, Primitive, Storage};
+use elinvar_driver::{Binding, Command, Error, Memory, Primitive};
 use objc2::runtime::{AnyObject, ProtocolObject};
 use objc2_metal::{MTLCommandBufferError, MTLCreateSystemDefaultDevice, MTLDevice};
-use support::{devices, dispatch, memory, pipeline, read, run, whole, write};
+use support::{devices, dispatch, floats, pipeline, run, values, whole};
 
 const EXECUTION: u32 = 7;
 
@@ -59,18 +59,6 @@ fn convolution() -> Primitive {
     let window = Window::new(2, 2);
     let convolution = Convolution::new(DataType::F32, Layout::ChannelsLast, source, 1, window);
     Primitive::Convolution(Convolution { bias: true, ..convolution })
-}
-
-fn floats(device: &dyn Device, values: &[f32]) -> Arc<dyn Memory> {
-    let made = memory(device, 4 * values.len() as u64, Storage::Shared);
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-    write(&made, 0, &bytes);
-    made
-}
-
-fn values(memory: &Arc<dyn Memory>) -> Vec<f32> {
-    let bytes = read(memory);
-    bytes.chunks_exact(4).map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect()
 }
 
 #[test]

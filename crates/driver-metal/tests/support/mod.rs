@@ -58,6 +58,20 @@ pub fn read(memory: &Arc<dyn Memory>) -> Vec<u8> {
     bytes
 }
 
+/// Memory with these numbers.
+pub fn floats(device: &dyn Device, values: &[f32]) -> Arc<dyn Memory> {
+    let made = memory(device, 4 * values.len() as u64, Storage::Shared);
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    write(&made, 0, &bytes);
+    made
+}
+
+/// The numbers of a memory.
+pub fn values(memory: &Arc<dyn Memory>) -> Vec<f32> {
+    let bytes = read(memory);
+    bytes.chunks_exact(4).map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect()
+}
+
 #[allow(unsafe_code)] // as above
 pub fn write(memory: &Arc<dyn Memory>, offset: u64, bytes: &[u8]) {
     // SAFETY: in range, and no work that uses it is in flight.

@@ -30,9 +30,10 @@ const GLANCE_NS: u64 = 10_000_000;
 /// Measurements of each for that.
 const GLANCES: usize = 3;
 /// A measurement is one submission of as many launches as last about this long, at most so many: alone, a launch of less than a microsecond is mostly
-/// the submission.
-const MEASUREMENT_NS: u64 = 50_000;
-const MOST_LAUNCHES: u64 = 128;
+/// the submission. On a GPU the first launches of a submission find other clocks and caches than those behind them.
+const CPU_MEASUREMENT_NS: u64 = 50_000;
+const GPU_MEASUREMENT_NS: u64 = 500_000;
+const MOST_LAUNCHES: u64 = 256;
 /// A size is not faster if it saves less than this part of the time.
 const NOISE: u64 = 50;
 /// Nor if it is faster in less than this many quarters of the rounds; of 32 rounds between equals, 24 are won in 4 of 1000 cases.
@@ -162,7 +163,7 @@ impl Kernel {
 
     /// Finds a threadgroup size for launches over grids of about this size. Later launches over such grids use it if they specify none.
     ///
-    /// It measures each of up to eight sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 128. These are the sizes that
+    /// It measures each of up to eight sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 256. These are the sizes that
     /// the model expects to be fast; on a GPU that runs all in a few milliseconds, those that are so in three measurements of each. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of the
     /// suggested one only if it is faster by more than 2 %, and in three quarters of the rounds of a second comparison. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
     ///
@@ -201,7 +202,7 @@ impl Kernel {
         let count = if is_cpu { CANDIDATES } else { usize::MAX };
         let sizes = candidates(threads, most, caps, signature, count, resident);
         let cache = Cache::user(env!("CARGO_PKG_VERSION"));
-        let key = cache.key("threadgroup size, 3").text(&self.device.identity()).text(&self.identity);
+        let key = cache.key("threadgroup size, 4").text(&self.device.identity()).text(&self.identity);
         let key = key.text(&format!("{:?}", class(threads))).finish();
         let known: Option<([u32; 3], u64)> = match tuning {
             Tuning::Remembered => cache.load(&key).and_then(|bytes| decode(&bytes)),
@@ -277,7 +278,9 @@ impl Run {
         self.launches = 1;
         // SAFETY: the caller vouches for the launches.
         let ns = unsafe { self.once(stream, args).and_then(|_| self.once(stream, args)) }?;
-        self.launches = (MEASUREMENT_NS / ns.max(1)).clamp(1, MOST_LAUNCHES);
+        let measurement =
+            if stream.device().kind() == DeviceKind::Cpu { CPU_MEASUREMENT_NS } else { GPU_MEASUREMENT_NS };
+        self.launches = (measurement / ns.max(1)).clamp(1, MOST_LAUNCHES);
         Ok(())
     }
 }

@@ -283,6 +283,8 @@ mod tests {
         let cache = Cache::at(folder.path(), 1 << 20, "0");
         let device = Device::new(CpuDriver::with_threads(1).devices().unwrap().remove(0));
         let measured = Measured::default();
+        // While there is one subscriber, `tracing` asks that of the thread that first reaches an event whether anybody is interested in it.
+        let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
         let _scope = tracing::subscriber::set_default(measured.clone());
         let count = || measured.0.lock().len();
 

@@ -55,6 +55,9 @@ const WITH_BROWSER: &[(&str, Case)] = &[
 ];
 
 fn main() -> ExitCode {
+    // While there is one subscriber, `tracing` asks that of the thread that first reaches a span whether anybody is interested in it. Cases
+    // subscribe on their threads, and with this second one all are asked.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     let folder = std::env::var_os("ELINVAR_COLLECTORS").map(PathBuf::from);
     let required = std::env::var("ELINVAR_REQUIRE_COLLECTORS").is_ok_and(|value| value == "1");
     let missing = "ELINVAR_COLLECTORS is not set: run `scripts/setup.sh numpy FOLDER` and set ELINVAR_COLLECTORS=FOLDER/bin";

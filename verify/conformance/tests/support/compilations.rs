@@ -1,11 +1,16 @@
 //! [`Compilations`]: how often the passes of the CPU's compiler run.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use elinvar_msl::stage;
 use tracing::field::{Field, Visit};
-use tracing::span;
+use tracing::subscriber::NoSubscriber;
+use tracing::{Dispatch, span};
+
+/// While there is one subscriber, `tracing` asks that of the thread that first reaches an event whether anybody is interested in it. With
+/// this second one all are asked.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 /// Counts the runs of the passes on the threads that use it.
 #[derive(Clone, Default)]
@@ -14,6 +19,7 @@ pub struct Compilations(Arc<AtomicUsize>);
 impl Compilations {
     /// The number of runs during `run`, on this thread.
     pub fn during(run: impl FnOnce()) -> usize {
+        LazyLock::force(&SECOND);
         let count = Self::default();
         tracing::subscriber::with_default(count.clone(), run);
         count.passes()

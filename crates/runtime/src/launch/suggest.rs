@@ -66,6 +66,11 @@ pub(crate) fn suggested_size(grid: Dim3, most: u32, caps: &Caps, signature: &Sig
     shape_on(caps, grid, spread(grid, aim, caps, signature))
 }
 
+/// The size of [`suggest`] for a grid of many threads, whatever the grid: what launches without tuning and model have, 256 threads unless the kernel has barriers.
+pub(crate) fn usual_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
+    shape_on(caps, grid, limited_aim(most, caps, signature).0)
+}
+
 /// The target size for a grid with few threads: on a CPU, of a kernel whose threads work alone, [`halved`]. It has not been measured on GPUs.
 fn spread(grid: Dim3, aim: u32, caps: &Caps, signature: &Signature) -> u32 {
     let has_memory = signature.args.iter().any(|arg| arg.kind == ArgKind::Threadgroup);
@@ -254,8 +259,8 @@ fn shape(grid: Dim3, aim: u32, limits: Dim3, simdgroup: u32) -> Dim3 {
         false => fit(grid.x, wide).min(limits.x),
     };
     let rest = aim / x.max(1);
-    // z gets half of the rest first, so that threadgroups are not flat.
-    let z = if grid.z > 1 { fit(grid.z, floor_power((rest / 2).max(1))).min(limits.z) } else { 1 };
+    // y and z share the rest, so that threadgroups are not flat; y has the larger part, as neighbors along it are nearer in memory.
+    let z = if grid.z > 1 { fit(grid.z, floor_power(rest.isqrt())).min(limits.z) } else { 1 };
     let y = fit(grid.y, floor_power((rest / z).max(1))).min(limits.y);
     // For small grids, x is extended to a whole simdgroup.
     let volume = x * y * z;
@@ -287,7 +292,7 @@ mod tests {
         assert_eq!(choose((1000, 2), 256), [32, 2, 1]);
         assert_eq!(choose((1, 1000), 256), [1, 256, 1]);
         assert_eq!(choose((3, 1000), 256), [4, 64, 1]);
-        assert_eq!(choose((100, 100, 100), 256), [32, 2, 4]);
+        assert_eq!(choose((100, 100, 100), 256), [32, 4, 2]);
         assert_eq!(choose((2, 2, 2), 256), [8, 2, 2]);
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn suggested_size(grid: Dim3, most: u32, caps: &Caps, signature: &Sig
     shape_on(caps, grid, spread(grid, aim, caps, signature))
 }
 
-/// The size of [`suggest`] for a grid of many threads, whatever the grid: what launches without tuning and model have, 256 threads unless the kernel has barriers.
+/// The size of [`suggest`] without [`spread`]: 256 threads, or 512 with barriers, within the kernel's limit.
 pub(crate) fn usual_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
     shape_on(caps, grid, limited_aim(most, caps, signature).0)
 }
@@ -262,6 +262,8 @@ fn shape(grid: Dim3, aim: u32, limits: Dim3, simdgroup: u32) -> Dim3 {
     // y and z share the rest, so that threadgroups are not flat; y has the larger part, as neighbors along it are nearer in memory.
     let z = if grid.z > 1 { fit(grid.z, floor_power(rest.isqrt())).min(limits.z) } else { 1 };
     let y = fit(grid.y, floor_power((rest / z).max(1))).min(limits.y);
+    // What a short y leaves is z's.
+    let z = if grid.z > 1 { fit(grid.z, floor_power((rest / y).max(1))).min(limits.z) } else { 1 };
     // For small grids, x is extended to a whole simdgroup.
     let volume = x * y * z;
     let x = if volume < wide && !flat { (wide / (y * z)).min(limits.x) } else { x };
@@ -293,6 +295,8 @@ mod tests {
         assert_eq!(choose((1, 1000), 256), [1, 256, 1]);
         assert_eq!(choose((3, 1000), 256), [4, 64, 1]);
         assert_eq!(choose((100, 100, 100), 256), [32, 4, 2]);
+        assert_eq!(choose((100, 2, 1000), 256), [32, 2, 4]);
+        assert_eq!(choose((100, 1, 1000), 256), [32, 1, 8]);
         assert_eq!(choose((2, 2, 2), 256), [8, 2, 2]);
     }
 

@@ -8,6 +8,9 @@ use std::path::Path;
 
 use elinvar_driver::{Error, Result};
 
+#[cfg(target_os = "linux")]
+use crate::places::Affinity;
+
 /// Number of CPU devices.
 const DEVICES: &str = "ELINVAR_CPU_DEVICES";
 /// Maximum number of CPU devices.
@@ -100,22 +103,11 @@ pub(crate) fn list_text(cpus: &[u32]) -> String {
 }
 
 /// The processors that this process may use.
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code)] // a C function
 fn allowed() -> Vec<u32> {
-    // SAFETY: a set of bits, for which zero is valid.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: it writes at most the set's size.
-    if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) } != 0 {
-        return default_cpus();
+    #[cfg(target_os = "linux")]
+    if let Some(affinity) = Affinity::of(0) {
+        return affinity.cpus();
     }
-    // SAFETY: the numbers are below the set's size.
-    let has = |cpu: &u32| unsafe { libc::CPU_ISSET(*cpu as usize, &set) };
-    (0..libc::CPU_SETSIZE as u32).filter(has).collect()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn allowed() -> Vec<u32> {
     default_cpus()
 }
 
@@ -131,21 +123,10 @@ pub(crate) fn distance(from: u32, to: u32) -> Option<u32> {
 
 impl Cores {
     /// Binds the calling thread, if the device's threads are bound. Without effect where the system has no such call or refuses it.
-    #[allow(unsafe_code)] // C functions
     pub(crate) fn bind(&self) {
         #[cfg(target_os = "linux")]
-        if self.bound {
-            // SAFETY: a set of bits, for which zero is valid.
-            let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-            for cpu in self.cpus.iter().filter(|cpu| **cpu < libc::CPU_SETSIZE as u32) {
-                // SAFETY: the number is below the set's size.
-                unsafe { libc::CPU_SET(*cpu as usize, &mut set) };
-            }
-            // SAFETY: it reads the set.
-            let bound = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
-            if bound != 0 {
-                tracing::debug!("cannot bind a worker to the processors {}", list_text(&self.cpus));
-            }
+        if self.bound && !Affinity::new(&self.cpus).apply(0) {
+            tracing::debug!("cannot bind a worker to the processors {}", list_text(&self.cpus));
         }
     }
 

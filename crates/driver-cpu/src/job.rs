@@ -33,7 +33,10 @@ const ALONE_PARTS: u64 = 8;
 
 /// How long a worker spins before it sleeps. Short, and without yielding, because spinning workers that are descheduled would be counted
 /// as available.
-const AWAKE: Duration = Duration::from_micros(10);
+pub(crate) const AWAKE: Duration = Duration::from_micros(10);
+/// The same for a worker that has helped, while another is busy, whose next job may begin at any time; and for the owner of a job,
+/// whose helpers are in their last ranges. A processor that has to be woken takes as long to begin.
+pub(crate) const AWAKE_IN_JOBS: Duration = Duration::from_micros(100);
 
 /// Body of a dispatch.
 pub(crate) trait Work: Send + Sync {
@@ -186,7 +189,11 @@ impl Job {
     /// Waits until all helpers have left. Called by the owner, after the job was removed from the pool's list.
     pub(crate) fn wait_for_helpers(&self) {
         let ended = || self.helpers.load(Ordering::Acquire) == 0;
-        while !wait_awake(ended) {
+        let yields = || {
+            std::thread::yield_now();
+            ended()
+        };
+        while !wait_awake(AWAKE, ended) && !wait_awake(AWAKE_IN_JOBS, yields) {
             std::thread::park();
         }
     }
@@ -218,10 +225,10 @@ impl Job {
 }
 
 /// Spins for a bounded time until a condition holds. Returns whether it does.
-pub(crate) fn wait_awake(holds: impl Fn() -> bool) -> bool {
+pub(crate) fn wait_awake(at_most: Duration, holds: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     while !holds() {
-        if begun.elapsed() > AWAKE {
+        if begun.elapsed() > at_most {
             return false;
         }
         std::hint::spin_loop();

@@ -38,6 +38,7 @@ mod library;
 mod limits;
 mod loader;
 mod memory;
+mod places;
 mod pool;
 mod product;
 mod queue;

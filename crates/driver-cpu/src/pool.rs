@@ -15,16 +15,17 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use elinvar_driver::sync::{Condvar, Mutex};
 use elinvar_driver::{Error, Priority, Process, ResidentThreads, Result};
 
 use crate::cores::Cores;
+use crate::crash;
 use crate::encode::Running;
-use crate::job::{self, Demand, Job, Pace, Work, wait_awake};
+use crate::job::{self, AWAKE, AWAKE_IN_JOBS, Demand, Job, Pace, Work, wait_awake};
+use crate::places::Places;
 use crate::scratch::Scratch;
-use crate::{crash, host};
 
 /// Stack size: compiled code keeps threadgroup memory and private arrays on the stack.
 pub(crate) const STACK_BYTES: usize = 16 << 20;
@@ -70,13 +71,16 @@ pub(crate) struct Worker {
 struct Shared {
     workers: usize,
     state: Mutex<State>,
-    wake: Condvar,
+    /// By worker.
+    wake: Box<[Condvar]>,
     /// Number of workers for which there is work, readable without the lock.
     found: AtomicUsize,
+    /// Number of busy workers, readable without the lock.
+    busy: AtomicUsize,
     /// Number of spinning workers. Changes under the lock.
     spinning: AtomicUsize,
-    /// The system's number of each worker's thread; 0 before it has started.
-    threads: Box<[AtomicU32]>,
+    /// By worker; the last one is the guests'.
+    places: Places,
 }
 
 #[derive(Default)]
@@ -84,7 +88,8 @@ struct State {
     /// By priority, highest first; in order of arrival within a priority.
     tasks: VecDeque<(Priority, Arc<dyn Task>)>,
     jobs: Vec<Arc<Job>>,
-    asleep: usize,
+    /// Sleeping workers; the last to fall asleep is woken first.
+    asleep: Vec<usize>,
     /// Number of busy workers.
     busy: usize,
     /// Maximum number of busy workers.
@@ -95,6 +100,14 @@ struct State {
 enum Next {
     Task(Arc<dyn Task>),
     Job(Arc<Job>),
+}
+
+/// What a worker has just finished.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    Task,
+    Job,
 }
 
 impl Pool {
@@ -108,15 +121,16 @@ impl Pool {
     pub(crate) fn on(cores: &Cores) -> Result<Self> {
         let workers = cores.workers.max(1);
         let state = Mutex::new(State { most: workers, ..State::default() });
-        let threads = (0..workers).map(|_| AtomicU32::new(0)).collect();
-        let shared = Arc::new(Shared { workers, state, threads, ..Shared::default() });
+        let wake = (0..workers).map(|_| Condvar::new()).collect();
+        let shared =
+            Arc::new(Shared { workers, state, wake, places: Places::new(workers + 1), ..Shared::default() });
         let pool = Self { shared, process: Process::this() };
         for index in 0..workers {
             let shared = pool.shared.clone();
             let (mut worker, cores) = (Worker::new(shared, index), cores.clone());
             let run = move || {
                 cores.bind();
-                worker.enter();
+                worker.shared.places.enter(index);
                 worker.work();
             };
             let thread = std::thread::Builder::new().name(format!("{THREAD_NAME}{index}"));
@@ -135,8 +149,7 @@ impl Pool {
 
     /// The system's numbers of the workers' threads, where it has some.
     pub(crate) fn threads(&self) -> Vec<Option<u32>> {
-        let number = |thread: &AtomicU32| Some(thread.load(Ordering::Relaxed)).filter(|number| *number != 0);
-        self.shared.threads.iter().map(number).collect()
+        self.shared.places.threads(self.shared.workers)
     }
 
     /// Adds a task behind all others of its priority.
@@ -164,8 +177,11 @@ impl Drop for Pool {
         if !self.process.is_this() {
             return;
         }
-        self.shared.state.lock().closed = true;
-        self.shared.wake.notify_all();
+        let mut state = self.shared.state.lock();
+        state.closed = true;
+        std::mem::take(&mut state.asleep)
+            .into_iter()
+            .for_each(|worker| self.shared.wake[worker].notify_one());
     }
 }
 
@@ -185,7 +201,9 @@ impl Worker {
             state.busy += 1;
             self.shared.note(&state);
         }
+        self.shared.places.occupy(self.index);
         task.run(self);
+        self.shared.places.vacate(self.index);
         self.shared.change(|state| state.busy -= 1);
         None
     }
@@ -215,6 +233,7 @@ impl Worker {
         let known = Demand { group_ns: pace.group_ns().max(demand.group_ns), ..demand };
         let participants = self.shared.workers.max(self.index + 1);
         let job = Arc::new(Job::new(work.clone(), known, next, participants));
+        self.shared.places.occupy(self.index);
         self.shared.change(|state| state.jobs.push(job.clone()));
         let shared = job.take_part(self.index, &mut self.scratch);
         self.shared.change(|state| state.jobs.retain(|other| !Arc::ptr_eq(other, &job)));
@@ -227,22 +246,22 @@ impl Worker {
         job::run_whole(work, groups, &mut self.scratch)
     }
 
-    /// The calling thread is this worker's.
-    fn enter(&self) {
-        if let (Some(thread), Some(number)) = (self.shared.threads.get(self.index), host::thread_number()) {
-            thread.store(number, Ordering::Relaxed);
-        }
-    }
-
     fn work(&mut self) {
         let _thread = crash::Thread::enter(STACK_BYTES);
-        let mut busy = false;
-        while let Some(next) = self.shared.next(busy) {
-            busy = true;
-            match next {
-                Next::Task(task) => task.run(self),
-                Next::Job(job) => job.help(self.index, &mut self.scratch),
-            }
+        let mut before = Before::Nothing;
+        while let Some(next) = self.shared.next(self.index, before) {
+            self.shared.places.occupy(self.index);
+            before = match next {
+                Next::Task(task) => {
+                    task.run(self);
+                    Before::Task
+                }
+                Next::Job(job) => {
+                    job.help(self.index, &mut self.scratch);
+                    Before::Job
+                }
+            };
+            self.shared.places.vacate(self.index);
         }
     }
 }
@@ -263,13 +282,16 @@ impl Shared {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);
-        self.announce(&state);
+        self.announce(&mut state);
     }
 
-    fn announce(&self, state: &State) {
+    fn announce(&self, state: &mut State) {
         self.note(state);
         for _ in 0..state.sleepers_to_wake(self.spinning.load(Ordering::Relaxed)) {
-            self.wake.notify_one();
+            if let Some(worker) = state.asleep.pop() {
+                self.places.keep_apart(worker);
+                self.wake[worker].notify_one();
+            }
         }
     }
 
@@ -277,38 +299,50 @@ impl Shared {
     fn note(&self, state: &State) {
         let found = if state.busy < state.most { state.tasks.len() + state.vacancies() } else { 0 };
         self.found.store(found, Ordering::Relaxed);
+        self.busy.store(state.busy, Ordering::Relaxed);
     }
 
-    /// Waits for work; `was_busy` tells that the caller has just finished some. `None` when the pool is closed and no task is left.
-    fn next(&self, was_busy: bool) -> Option<Next> {
+    /// Waits for work of a worker. `None` when the pool is closed and no task is left.
+    fn next(&self, worker: usize, before: Before) -> Option<Next> {
         let mut state = self.state.lock();
-        state.busy -= usize::from(was_busy);
+        state.busy -= usize::from(before != Before::Nothing);
         loop {
             if let Some(next) = state.take() {
-                self.announce(&state);
+                self.announce(&mut state);
                 return Some(next);
             }
             // A job may have been drained, which is not signaled.
             self.note(&state);
             self.spinning.fetch_add(1, Ordering::Relaxed);
             drop(state);
-            let found = wait_awake(|| self.found.load(Ordering::Relaxed) != 0);
+            let found = self.spin(before);
             state = self.state.lock();
             self.spinning.fetch_sub(1, Ordering::Relaxed);
             if found {
                 continue; // others may have been quicker
             }
             if let Some(next) = state.take() {
-                self.announce(&state);
+                self.announce(&mut state);
                 return Some(next);
             }
             if state.closed {
                 return None;
             }
-            state.asleep += 1;
-            self.wake.wait(&mut state);
-            state.asleep -= 1;
+            state.asleep.push(worker);
+            while state.asleep.contains(&worker) {
+                self.wake[worker].wait(&mut state);
+            }
         }
+    }
+}
+
+impl Shared {
+    /// Spins until there may be work, for a bounded time. Returns whether there may be.
+    fn spin(&self, before: Before) -> bool {
+        let found = || self.found.load(Ordering::Relaxed) != 0;
+        let is_last = || self.busy.load(Ordering::Relaxed) == 0;
+        wait_awake(AWAKE, found)
+            || (before == Before::Job && wait_awake(AWAKE_IN_JOBS, || found() || is_last()) && found())
     }
 }
 
@@ -343,11 +377,11 @@ impl State {
 
     /// Wakes at most two workers. Each wakes two more, which is faster than one thread waking all.
     fn sleepers_to_wake(&self, spinning: usize) -> usize {
-        if self.asleep == 0 {
+        if self.asleep.is_empty() {
             return 0;
         }
         let free = self.most.saturating_sub(self.busy);
-        (self.vacancies() + self.tasks.len()).min(free).saturating_sub(spinning).min(self.asleep).min(2)
+        (self.vacancies() + self.tasks.len()).min(free).saturating_sub(spinning).min(self.asleep.len()).min(2)
     }
 }
 

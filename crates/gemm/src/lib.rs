@@ -21,4 +21,4 @@ mod tile;
 pub use element::{Element, widen};
 pub use output::{Activation, Bias, Output};
 pub use pack::{Lines, pack, packed_len};
-pub use tile::{Block, Level, Right, multiply};
+pub use tile::{Block, Left, Level, Right, multiply};

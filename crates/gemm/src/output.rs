@@ -1,6 +1,7 @@
 //! [`Output`]: where and how a finished tile is written.
 
 use crate::element::{Element, narrow, widen};
+use crate::simd::Simd;
 
 /// Columns of the widest tile.
 const MOST_COLUMNS: usize = 32;
@@ -70,7 +71,92 @@ pub struct Output {
     pub activation: Activation,
 }
 
+/// A tile of the result whose columns are contiguous floats: `alpha · product + beta · result + bias`.
+#[derive(Clone, Copy)]
+pub(crate) struct Contiguous {
+    /// The first element, and the distance of rows.
+    pub(crate) first: *mut f32,
+    pub(crate) row: isize,
+    pub(crate) alpha: f32,
+    pub(crate) beta: f32,
+    /// At the tile's first row or column.
+    pub(crate) bias: Bias,
+}
+
+impl Contiguous {
+    /// Writes a tile. Each step is a loop of its own, which is unrolled, so that the sums stay in registers.
+    ///
+    /// # Safety
+    /// The processor must have the vectors, the result the tile's elements, and the bias an element for each row or column.
+    #[inline(always)]
+    pub(crate) unsafe fn write<S: Simd, const R: usize, const V: usize>(
+        &self,
+        mut sums: [[S::Vector; V]; R],
+    ) {
+        let first = |r: usize| self.first.wrapping_offset(r.cast_signed() * self.row);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.alpha != 1.0 {
+                let alpha = S::splat(&raw const self.alpha);
+                sums = sums.map(|row| row.map(|sum| S::multiply(alpha, sum)));
+            }
+            if self.beta != 0.0 {
+                let beta = S::splat(&raw const self.beta);
+                for (r, row) in sums.iter_mut().enumerate() {
+                    for (v, sum) in row.iter_mut().enumerate() {
+                        *sum = S::add(*sum, S::multiply(beta, S::load(first(r).add(v * S::LANES))));
+                    }
+                }
+            }
+            match self.bias {
+                Bias::None => {}
+                Bias::Rows(bias) => {
+                    for (r, row) in sums.iter_mut().enumerate() {
+                        *row = row.map(|sum| S::add(sum, S::splat(bias.add(r))));
+                    }
+                }
+                Bias::Columns(bias) => {
+                    for row in &mut sums {
+                        for (v, sum) in row.iter_mut().enumerate() {
+                            *sum = S::add(*sum, S::load(bias.add(v * S::LANES)));
+                        }
+                    }
+                }
+            }
+            for (r, row) in sums.iter().enumerate() {
+                for (v, sum) in row.iter().enumerate() {
+                    S::store(first(r).add(v * S::LANES), *sum);
+                }
+            }
+        }
+    }
+}
+
 impl Output {
+    /// The tile at a row and column, if its columns are contiguous floats and nothing but a bias is added.
+    #[inline(always)]
+    pub(crate) fn contiguous(&self, [row, column]: [usize; 2], columns: usize) -> Option<Contiguous> {
+        let is_contiguous = self.element == Element::F32
+            && self.column == 1
+            && self.activation == Activation::None
+            && column + columns <= self.width;
+        is_contiguous.then(|| Contiguous {
+            first: self
+                .first
+                .cast::<f32>()
+                .wrapping_offset(row.cast_signed() * self.row)
+                .wrapping_add(column),
+            row: self.row,
+            alpha: self.alpha,
+            beta: self.beta,
+            bias: match self.bias {
+                Bias::None => Bias::None,
+                Bias::Rows(bias) => Bias::Rows(bias.wrapping_add(row)),
+                Bias::Columns(bias) => Bias::Columns(bias.wrapping_add(column)),
+            },
+        })
+    }
+
     /// Writes a tile whose rows are `stride` apart, at a row and column of the result.
     ///
     /// # Safety

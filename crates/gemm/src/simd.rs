@@ -12,6 +12,8 @@ pub(crate) trait Simd {
     unsafe fn splat(from: *const f32) -> Self::Vector;
     unsafe fn load(from: *const f32) -> Self::Vector;
     unsafe fn store(to: *mut f32, vector: Self::Vector);
+    unsafe fn add(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn multiply(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `a · b + c`.
     unsafe fn fma(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
 }
@@ -57,6 +59,16 @@ impl Simd for Portable {
     unsafe fn store(to: *mut f32, vector: Self::Vector) {
         // SAFETY: the caller's promise.
         unsafe { to.cast::<[f32; 4]>().write_unaligned(vector) };
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|lane| a[lane] + b[lane])
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|lane| a[lane] * b[lane])
     }
 
     #[inline(always)]
@@ -113,6 +125,18 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn add(a: __m256, b: __m256) -> __m256 {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_add_ps(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn multiply(a: __m256, b: __m256) -> __m256 {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_mul_ps(a, b) }
+        }
+
+        #[inline(always)]
         unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
             // SAFETY: the caller's promise.
             unsafe { _mm256_fmadd_ps(a, b, c) }
@@ -148,6 +172,18 @@ mod x86 {
         unsafe fn store(to: *mut f32, vector: __m512) {
             // SAFETY: the caller's promise.
             unsafe { _mm512_storeu_ps(to, vector) };
+        }
+
+        #[inline(always)]
+        unsafe fn add(a: __m512, b: __m512) -> __m512 {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_add_ps(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn multiply(a: __m512, b: __m512) -> __m512 {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_mul_ps(a, b) }
         }
 
         #[inline(always)]

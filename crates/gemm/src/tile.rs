@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::output::Output;
+use crate::output::{Contiguous, Output};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Portable, Simd, prefetch};
@@ -85,11 +85,25 @@ pub enum Right<'a> {
     },
 }
 
+/// The left factor of a block.
+#[derive(Clone, Copy, Debug)]
+pub enum Left {
+    /// Panels of [`Level::rows`] lines.
+    Panels(*const f32),
+    /// Rows whose terms are contiguous, a multiple of four, with a right factor in panels.
+    Rows {
+        /// The first element.
+        first: *const f32,
+        /// Distance between rows, in elements.
+        row: isize,
+    },
+}
+
 /// A block of a product: some rows and columns, for some terms.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
-    /// Panels of [`Level::rows`] lines.
-    pub left: *const f32,
+    /// The left factor.
+    pub left: Left,
     /// The right factor.
     pub right: Right<'a>,
     /// The block's first row and column in the output.
@@ -151,7 +165,12 @@ unsafe fn tiles<S: Simd, const R: usize, const V: usize>(block: &Block<'_>, outp
             let height = (rows - row).min(R);
             // SAFETY: the caller's promise.
             unsafe {
-                let left = block.left.add(row * block.terms);
+                let left = match block.left {
+                    Left::Panels(first) => Left::Panels(first.add(row * block.terms)),
+                    Left::Rows { first, row: stride } => {
+                        Left::Rows { first: first.offset(row.cast_signed() * stride), row: stride }
+                    }
+                };
                 let (first, offsets) = match block.right {
                     Right::Panels(first) => (first.add(column * block.terms), None),
                     Right::Offsets { first, offsets } => (first.add(column), Some(offsets)),
@@ -164,17 +183,21 @@ unsafe fn tiles<S: Simd, const R: usize, const V: usize>(block: &Block<'_>, outp
                 // Two tiles prefetch the next panel of the right factor, a cache line for each term.
                 let ahead = first.wrapping_add(wide * block.terms + (row / R).min(1) * LINE * block.terms);
                 let factors = Factors { terms: block.terms, left, step: R, first, wide, offsets, ahead };
-                let adds = !block.is_first;
+                let at = [block.at[0] + row, block.at[1] + column];
+                // Whole vectors of a tile that is finished are written from registers.
+                let lanes = if width <= S::LANES { S::LANES } else { wide };
+                let is_whole = block.is_last && height.is_multiple_of(4) && width == lanes;
+                let whole = if is_whole { output.contiguous(at, width) } else { None };
+                let to = Sums { at: sums, adds: !block.is_first, whole };
                 match (height.div_ceil(4), width <= S::LANES) {
-                    (1, true) => tile::<S, 4, 1>(&factors, sums, adds),
-                    (1, false) => tile::<S, 4, V>(&factors, sums, adds),
-                    (2, true) => tile::<S, 8, 1>(&factors, sums, adds),
-                    (2, false) => tile::<S, 8, V>(&factors, sums, adds),
-                    (_, true) => tile::<S, R, 1>(&factors, sums, adds),
-                    (_, false) => tile::<S, R, V>(&factors, sums, adds),
+                    (1, true) => tile::<S, 4, 1>(&factors, &to),
+                    (1, false) => tile::<S, 4, V>(&factors, &to),
+                    (2, true) => tile::<S, 8, 1>(&factors, &to),
+                    (2, false) => tile::<S, 8, V>(&factors, &to),
+                    (_, true) => tile::<S, R, 1>(&factors, &to),
+                    (_, false) => tile::<S, R, V>(&factors, &to),
                 }
-                if block.is_last {
-                    let at = [block.at[0] + row, block.at[1] + column];
+                if block.is_last && to.whole.is_none() {
                     output.write(sums, wide, at, [height, width]);
                 }
             }
@@ -186,7 +209,7 @@ unsafe fn tiles<S: Simd, const R: usize, const V: usize>(block: &Block<'_>, outp
 /// The factors of a tile: panels, or for each term an offset of the right elements.
 struct Factors<'a> {
     terms: usize,
-    left: *const f32,
+    left: Left,
     /// Lines of the left panel.
     step: usize,
     first: *const f32,
@@ -197,34 +220,58 @@ struct Factors<'a> {
     ahead: *const f32,
 }
 
+/// Where a tile's sums are.
+struct Sums {
+    at: *mut f32,
+    /// Whether sums are added to.
+    adds: bool,
+    /// Where they are written instead, as the result's elements.
+    whole: Option<Contiguous>,
+}
+
 /// Sums of a tile of `R` rows and `V` vectors.
 #[inline(always)]
-unsafe fn tile<S: Simd, const R: usize, const V: usize>(of: &Factors<'_>, sums: *mut f32, adds: bool) {
+unsafe fn tile<S: Simd, const R: usize, const V: usize>(of: &Factors<'_>, to: &Sums) {
+    let sums = to.at;
     // SAFETY: the caller's promise.
     unsafe {
         let mut all = [[S::zero(); V]; R];
-        if adds {
+        if to.adds {
             for (r, row) in all.iter_mut().enumerate() {
                 for (v, sum) in row.iter_mut().enumerate() {
                     *sum = S::load(sums.add(r * of.wide + v * S::LANES));
                 }
             }
         }
-        let mut left = of.left;
-        if let Some(offsets) = of.offsets {
-            for offset in offsets {
-                step::<S, R, V>(left, of.first.add(*offset), &mut all);
-                left = left.add(of.step);
+        match (of.left, of.offsets) {
+            (Left::Panels(mut left), Some(offsets)) => {
+                for offset in offsets {
+                    step::<S, R, V>(|r| left.add(r), of.first.add(*offset), &mut all);
+                    left = left.add(of.step);
+                }
             }
-        } else {
-            let (mut right, mut ahead) = (of.first, of.ahead);
-            for _ in 0..of.terms {
-                prefetch(ahead);
-                ahead = ahead.wrapping_add(LINE);
-                step::<S, R, V>(left, right, &mut all);
-                left = left.add(of.step);
-                right = right.add(of.wide);
+            (Left::Panels(mut left), None) => {
+                let (mut right, mut ahead) = (of.first, of.ahead);
+                for _ in 0..of.terms {
+                    prefetch(ahead);
+                    ahead = ahead.wrapping_add(LINE);
+                    step::<S, R, V>(|r| left.add(r), right, &mut all);
+                    left = left.add(of.step);
+                    right = right.add(of.wide);
+                }
             }
+            (Left::Rows { first, row }, _) => {
+                let mut right = of.first;
+                let rows: [_; R] = std::array::from_fn(|r| first.offset(r.cast_signed() * row));
+                for k in 0..of.terms {
+                    step::<S, R, V>(|r| rows[r].add(k), right, &mut all);
+                    right = right.add(of.wide);
+                }
+            }
+        }
+        if let Some(whole) = &to.whole {
+            whole.write::<S, R, V>(all);
+            return;
         }
         for (r, row) in all.iter().enumerate() {
             for (v, sum) in row.iter().enumerate() {
@@ -237,7 +284,7 @@ unsafe fn tile<S: Simd, const R: usize, const V: usize>(of: &Factors<'_>, sums: 
 /// Adds the products of one term.
 #[inline(always)]
 unsafe fn step<S: Simd, const R: usize, const V: usize>(
-    left: *const f32,
+    left: impl Fn(usize) -> *const f32,
     right: *const f32,
     all: &mut [[S::Vector; V]; R],
 ) {
@@ -248,7 +295,7 @@ unsafe fn step<S: Simd, const R: usize, const V: usize>(
             *vector = S::load(right.add(v * S::LANES));
         }
         for (r, row) in all.iter_mut().enumerate() {
-            let factor = S::splat(left.add(r));
+            let factor = S::splat(left(r));
             for (sum, vector) in row.iter_mut().zip(vectors) {
                 *sum = S::fma(factor, vector, *sum);
             }

@@ -3,7 +3,7 @@
 
 use elinvar_gemm::phases::{Phases, SLACK};
 use elinvar_gemm::{
-    Activation, Bias, Block, Element, Level, Lines, Output, Right, multiply, pack, packed_len,
+    Activation, Bias, Block, Element, Left, Level, Lines, Output, Right, multiply, pack, packed_len,
 };
 
 /// Numbers from -1 to 1, in steps of 2^-10.
@@ -60,7 +60,7 @@ fn products_of_any_size_in_blocks_of_terms() {
                         let lines = Lines { first, line: 1, term: columns as isize };
                         pack(lines, columns, terms_of_block, wide, of_right.as_mut_ptr());
                         let block = Block {
-                            left: of_left.as_ptr(),
+                            left: Left::Panels(of_left.as_ptr()),
                             right: Right::Panels(of_right.as_ptr()),
                             at: [0, 0],
                             size: [rows, columns],
@@ -88,6 +88,68 @@ fn products_of_any_size_in_blocks_of_terms() {
                     assert!(
                         (got - sum.max(0.0)).abs() <= tolerance,
                         "{level:?} {row} {column}: {got}, expected {sum}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Rows that are read where they are, and tiles that are written from registers: whole, with a part of a vector, and with few rows.
+#[test]
+fn rows_in_place_and_contiguous_results() {
+    let cases = [[12, 32, 40], [4, 16, 7], [8, 64, 33], [28, 48, 5], [32, 24, 16], [16, 100, 3], [24, 9, 1]];
+    for level in Level::all() {
+        let wide = level.columns();
+        for (number, [rows, columns, terms]) in cases.into_iter().enumerate() {
+            for how in 0..12 {
+                let (gap, alpha, beta) = (number % 3, [1.0, -0.5][how & 1], [0.0, 2.0][how >> 1 & 1]);
+                let (left, right) = (numbers(rows * (terms + gap), 1), numbers(terms * columns, 2));
+                let (mut result, bias) = (numbers(rows * (columns + gap), 3), numbers(rows.max(columns), 4));
+                let before = result.clone();
+                let bias_of = how / 4;
+                let output = Output {
+                    row: (columns + gap) as isize,
+                    alpha,
+                    beta,
+                    bias: [Bias::None, Bias::Rows(bias.as_ptr()), Bias::Columns(bias.as_ptr())][bias_of],
+                    ..output(result.as_mut_ptr(), columns)
+                };
+                let mut of_right = vec![f32::NAN; packed_len(columns, terms, wide)];
+                // SAFETY: the vectors have the elements of the matrices and panels.
+                unsafe {
+                    let lines = Lines { first: right.as_ptr(), line: 1, term: columns as isize };
+                    pack(lines, columns, terms, wide, of_right.as_mut_ptr());
+                    let block = Block {
+                        left: Left::Rows { first: left.as_ptr(), row: (terms + gap) as isize },
+                        right: Right::Panels(of_right.as_ptr()),
+                        at: [0, 0],
+                        size: [rows, columns],
+                        terms,
+                        sums: std::ptr::null_mut(),
+                        is_first: true,
+                        is_last: true,
+                    };
+                    multiply(level, &block, &output);
+                }
+                for (place, (got, before)) in result.iter().zip(&before).enumerate() {
+                    let (row, column) = (place / (columns + gap), place % (columns + gap));
+                    if column >= columns {
+                        assert_eq!(got, before, "{level:?} behind row {row}");
+                        continue;
+                    }
+                    let product = |k: usize| {
+                        f64::from(left[row * (terms + gap) + k]) * f64::from(right[k * columns + column])
+                    };
+                    let sum: f64 = (0..terms).map(product).sum();
+                    let bias = [0.0, bias[row.min(bias.len() - 1)], bias[column]][bias_of];
+                    let wanted =
+                        f64::from(alpha) * sum + f64::from(beta) * f64::from(*before) + f64::from(bias);
+                    // As above.
+                    let tolerance = (terms + 4) as f64 * (terms + 4) as f64 * 2f64.powi(-24);
+                    assert!(
+                        (f64::from(*got) - wanted).abs() <= tolerance,
+                        "{level:?} {rows}x{columns}x{terms} {how} {row} {column}: {got}, expected {wanted}"
                     );
                 }
             }
@@ -137,7 +199,7 @@ fn convolutions_by_offsets() {
                     ..output(result.as_mut_ptr(), 1)
                 };
                 let block = Block {
-                    left: of_left.as_ptr(),
+                    left: Left::Panels(of_left.as_ptr()),
                     right: Right::Offsets { first: arranged.as_ptr(), offsets: &offsets },
                     at: [0, 0],
                     size: [outputs, phases.columns()],

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use elinvar_driver::primitive::{Convolution, Layout, MatMul, Matrix, Window};
 use elinvar_driver::{Error, MemorySlice, Result};
 use elinvar_gemm::phases::{Phases, SLACK};
-use elinvar_gemm::{Bias, Block, Element, Level, Lines, Output, Right, multiply, pack, packed_len};
+use elinvar_gemm::{Bias, Block, Element, Left, Level, Lines, Output, Right, multiply, pack, packed_len};
 
 use super::packed::{self, BiasOf};
 use super::{PER_NS, as_floats, demand, element, keep, lines_of_block, most_panels, run, wanted_blocks};
@@ -300,7 +300,7 @@ impl Images {
         };
         let output = Output { first, bias, ..self.output };
         let block = Block {
-            left: self.panels(group).wrapping_add(row * terms),
+            left: Left::Panels(self.panels(group).wrapping_add(row * terms)),
             right: Right::Offsets {
                 first: self.arranged(image, group * self.inputs).wrapping_add(column),
                 offsets: &self.offsets,

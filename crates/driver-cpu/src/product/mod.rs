@@ -1,10 +1,13 @@
 //! Matrix products and convolutions, as jobs of the workers: deadlines, priorities and limits of workers hold as for dispatches.
 //!
 //! - [`packed`]: products of packed panels by `elinvar-gemm`.
+//! - [`direct`]: those whose left factor is read where it is.
 //! - [`thin`]: small products, and those with few rows or columns, such as of a matrix and a vector, by the crate `gemm`.
 //! - [`convolution`]: convolutions, which are products too.
 
 mod convolution;
+mod direct;
+mod factor;
 mod packed;
 mod thin;
 
@@ -29,8 +32,8 @@ const LEAST_MULTIPLY_ADDS: u64 = 1 << 20;
 const PANELS: usize = 4 << 20;
 /// Blocks for each worker, if there is enough work: what one worker does longer than the others is a part of a block.
 const BLOCKS_PER_WORKER: usize = 3;
-/// Multiply-adds in a nanosecond of one thread, a low estimate, from which a first product is shared.
-const PER_NS: u64 = 32;
+/// Multiply-adds in a nanosecond of one thread, an estimate, by which products are shared and divided.
+const PER_NS: u64 = 64;
 
 /// Computes a product: left, right, bias if there is one, result.
 pub(crate) fn multiply(
@@ -76,13 +79,26 @@ fn activation(of: Activation) -> elinvar_gemm::Activation {
 
 /// Runs groups in order, until the submission is stopped. A failure stops it.
 fn run(stop: &Stop, groups: Range<u64>, mut each: impl FnMut(usize) -> Result<()>) -> ControlFlow<()> {
-    for group in groups {
+    run_blocks(stop, groups, |groups| each(groups.start).map(|()| groups.start + 1))
+}
+
+/// As [`run`], several groups at a time: `block` runs the first ones of a range, and returns the first that it has not run.
+fn run_blocks(
+    stop: &Stop,
+    groups: Range<u64>,
+    mut block: impl FnMut(Range<usize>) -> Result<usize>,
+) -> ControlFlow<()> {
+    let mut groups = groups.start as usize..groups.end as usize;
+    while !groups.is_empty() {
         if stop.check().is_err() {
             return ControlFlow::Break(());
         }
-        if let Err(error) = each(group as usize) {
-            stop.set(error);
-            return ControlFlow::Break(());
+        match block(groups.clone()) {
+            Ok(next) => groups.start = next,
+            Err(error) => {
+                stop.set(error);
+                return ControlFlow::Break(());
+            }
         }
     }
     ControlFlow::Continue(())

@@ -1,107 +1,55 @@
-//! Products of packed panels: one job packs the right factor, another multiplies blocks of rows, each of which packs its left factor.
+//! Products of packed panels: one job packs the right factor, another multiplies blocks of rows, each of which packs its left factor, unless it
+//! is read where it is. Small ones are [`direct`].
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{MatMul, Matrix};
+use elinvar_driver::primitive::MatMul;
 use elinvar_driver::{Error, MemorySlice, Result};
-use elinvar_gemm::{
-    Bias, Block, Element, Level, Lines, Output, Right, multiply as multiply_block, pack, widen,
-};
+use elinvar_gemm::{Bias, Block, Element, Left, Level, Output, Right, multiply as multiply_block};
 
+use super::factor::Factor;
 use super::{
-    PER_NS, activation, as_floats, demand, element, keep, lines_of_block, most_panels, run, wanted_blocks,
+    PER_NS, activation, as_floats, demand, direct, element, keep, lines_of_block, most_panels, run,
+    run_blocks, wanted_blocks,
 };
 use crate::encode::address;
-use crate::job::{Demand, Work};
+use crate::job::{Demand, RANGE_NS, Work};
 use crate::pool::Worker;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
 
-/// The most terms of a block: a panel of the right factor stays in the first cache.
-const TERMS: usize = 384;
+/// The most terms of a block: what is packed of the factors stays in a core's caches.
+const TERMS: usize = 512;
 /// Columns of a block.
 const COLUMNS: usize = 2048;
-/// Lines of the right factor that are packed at a time.
+/// The most lines of the right factor that are packed at a time.
 const STRIP: usize = 128;
-
-/// A factor in memory: lines are rows of the left one, columns of the right one. Strides are in elements.
-#[derive(Clone, Copy)]
-struct Factor {
-    first: *const u8,
-    element: Element,
-    matrix: isize,
-    line: isize,
-    term: isize,
-}
-
-impl Factor {
-    fn new(first: *const u8, element: Element, shape: Matrix, lines_are_rows: bool) -> Self {
-        let [row, matrix] =
-            [shape.row_bytes, shape.matrix_bytes].map(|bytes| (bytes / element.size() as u64) as isize);
-        let (line, term) = if lines_are_rows { (row, 1) } else { (1, row) };
-        Self { first, element, matrix, line, term }
-    }
-
-    /// Packs lines of one matrix. `wide` has room for the elements, as `f32`.
-    ///
-    /// # Safety
-    /// The elements must be readable, and the packed ones writable at `to`.
-    #[allow(unsafe_code)] // addresses of operands
-    unsafe fn pack(
-        &self,
-        matrix: usize,
-        lines: &Range<usize>,
-        terms: &Range<usize>,
-        width: usize,
-        wide: *mut f32,
-        to: *mut f32,
-    ) {
-        let Self { line, term, .. } = *self;
-        let index = matrix as isize * self.matrix + lines.start as isize * line + terms.start as isize * term;
-        let first = self.element.at(self.first, index);
-        // SAFETY: the caller's promise.
-        unsafe {
-            if self.element == Element::F32 {
-                pack(Lines { first: first.cast(), line, term }, lines.len(), terms.len(), width, to);
-                return;
-            }
-            // Runs of contiguous elements are converted, in the same order.
-            let by_lines = term == 1;
-            let (runs, length, step) =
-                if by_lines { (lines.len(), terms.len(), line) } else { (terms.len(), lines.len(), term) };
-            for run in 0..runs {
-                let from = self.element.at(first, run as isize * step);
-                widen(self.element, from, 1, std::slice::from_raw_parts_mut(wide.add(run * length), length));
-            }
-            let (line, term) = if by_lines { (length as isize, 1) } else { (1, length as isize) };
-            pack(Lines { first: wide, line, term }, lines.len(), terms.len(), width, to);
-        }
-    }
-}
 
 /// A product, or a part of it: some matrices and columns, of which the right factor is packed at a time.
 #[derive(Clone)]
-struct Product {
-    level: Level,
-    left: Factor,
-    right: Factor,
+pub(super) struct Product {
+    pub(super) level: Level,
+    pub(super) left: Factor,
+    pub(super) right: Factor,
     output: Output,
     /// Distance of the results' matrices.
     matrix: isize,
-    rows: usize,
-    terms: usize,
+    pub(super) rows: usize,
+    pub(super) terms: usize,
     /// Terms of a block.
     length: usize,
-    matrices: Range<usize>,
-    columns: Range<usize>,
+    pub(super) matrices: Range<usize>,
+    pub(super) columns: Range<usize>,
     /// Whether all matrices have the same right factor.
     shares_right: bool,
     /// The packed right factor: for each matrix and each block of terms, panels.
     panels: *mut f32,
-    /// Rows and columns of a block.
-    block: [usize; 2],
-    stop: Arc<Stop>,
+    /// Columns of a block.
+    across: usize,
+    /// Lines of a strip: whole panels.
+    strip: usize,
+    pub(super) stop: Arc<Stop>,
 }
 
 #[allow(unsafe_code)] // addresses of memory that the submission keeps, and of panels that the worker keeps
@@ -114,7 +62,7 @@ unsafe impl Sync for Product {}
 /// Packs the right factor: a group is a strip of lines, for the terms of one block.
 struct Packing(Product);
 
-/// Multiplies: a group is a block of rows and columns, for all terms.
+/// Multiplies: a group is a panel of rows and a block's columns, for all terms. Successive panels of a range are one block.
 struct Multiplying(Product);
 
 /// Whose elements the bias has.
@@ -181,9 +129,16 @@ pub(super) fn multiply(
         columns: 0..0,
         shares_right,
         panels,
-        block: [0, 0],
+        across: 0,
+        strip: 0,
         stop: stop.clone(),
     };
+    if direct::applies(&product, columns, worker.workers()) {
+        (product.matrices, product.columns) = (0..matrices, 0..columns);
+        direct::multiply(product, worker)?;
+        keep(kept, room, worker);
+        return stop.check();
+    }
     for first in (0..matrices).step_by(matrices_at_a_time) {
         product.matrices = first..matrices.min(first + matrices_at_a_time);
         for column in (0..columns).step_by(columns_at_a_time) {
@@ -213,39 +168,45 @@ fn bias(p: &MatMul, operands: &[MemorySlice], of: BiasOf, room: *mut f32) -> Res
 }
 
 impl Product {
-    /// Chooses the size of blocks.
+    /// Chooses the columns of blocks and strips.
     fn divide(&mut self, workers: usize) {
-        let (tall, wide) = (self.level.rows(), self.level.columns());
-        let columns = self.columns.len();
-        let mut tiles = self.matrices.len() * columns.div_ceil(COLUMNS);
-        let wanted = wanted_blocks(workers);
-        let rows = lines_of_block(self.rows, tall, wanted.div_ceil(tiles), most_panels(tall));
-        tiles = self.matrices.len() * self.rows.div_ceil(rows);
-        self.block = [rows, lines_of_block(columns, wide, wanted.div_ceil(tiles), COLUMNS / wide)];
+        let (wide, wanted) = (self.level.columns(), wanted_blocks(workers));
+        let of_columns = |wanted, most| lines_of_block(self.columns.len(), wide, wanted, most / wide);
+        let across = of_columns(wanted.div_ceil(self.matrices.len() * self.panels_of_rows()), COLUMNS);
+        let strip = of_columns(wanted.div_ceil(self.packed_parts()), STRIP);
+        (self.across, self.strip) = (across, strip);
     }
 
-    /// Numbers of blocks of rows and columns.
-    fn blocks(&self) -> [usize; 2] {
-        [self.rows.div_ceil(self.block[0]), self.columns.len().div_ceil(self.block[1])]
+    /// Where a matrix of the result is.
+    pub(super) fn output(&self, matrix: usize) -> Output {
+        let first = self.output.first.cast_const();
+        let first = self.output.element.at(first, matrix as isize * self.matrix).cast_mut();
+        Output { first, ..self.output }
     }
 
-    /// Lines of a strip: whole panels.
-    fn strip(&self) -> usize {
-        STRIP.next_multiple_of(self.level.columns())
+    fn panels_of_rows(&self) -> usize {
+        self.rows.div_ceil(self.level.rows())
+    }
+
+    /// Number of matrices and blocks of terms whose right factor is packed.
+    fn packed_parts(&self) -> usize {
+        let matrices = if self.shares_right { 1 } else { self.matrices.len() };
+        matrices * self.terms.div_ceil(self.length)
     }
 
     fn packing(&self) -> Demand {
-        let matrices = if self.shares_right { 1 } else { self.matrices.len() };
-        let strips = self.columns.len().div_ceil(self.strip());
+        let strips = self.columns.len().div_ceil(self.strip);
         // An element takes about 0.2 ns.
-        let groups = matrices * strips * self.terms.div_ceil(self.length);
-        demand(groups as u64, (self.strip() * self.length / 5) as u64)
+        demand((self.packed_parts() * strips) as u64, (self.strip * self.length / 5) as u64)
     }
 
     fn multiplying(&self) -> Demand {
-        let ([down, across], [rows, columns]) = (self.blocks(), self.block);
-        let groups = self.matrices.len() * down * across;
-        demand(groups as u64, (rows * columns) as u64 * self.terms as u64 / PER_NS)
+        let tall = self.level.rows();
+        let groups = self.matrices.len() * self.columns.len().div_ceil(self.across) * self.panels_of_rows();
+        let group_ns = (tall * self.across) as u64 * self.terms as u64 / PER_NS;
+        // Ranges of whole blocks, and smaller ones at the end.
+        let range_ns = group_ns.saturating_mul(2 * most_panels(tall) as u64).max(RANGE_NS);
+        Demand { range_ns, ..demand(groups as u64, group_ns) }
     }
 
     /// Terms of a block.
@@ -262,7 +223,7 @@ impl Product {
 
     #[allow(unsafe_code)] // addresses of operands and panels
     fn pack_strip(&self, group: usize, scratch: &mut Scratch) -> Result<()> {
-        let (strip, wide) = (self.strip(), self.level.columns());
+        let (strip, wide) = (self.strip, self.level.columns());
         let strips = self.columns.len().div_ceil(strip);
         let (at, rest) = (group % strips * strip, group / strips);
         let blocks = self.terms.div_ceil(self.length);
@@ -277,22 +238,40 @@ impl Product {
         Ok(())
     }
 
+    /// Multiplies the first block of a range of groups. Returns the first group of the next one.
+    fn multiply_first(&self, groups: Range<usize>, scratch: &mut Scratch) -> Result<usize> {
+        let (panels, across) = (self.panels_of_rows(), self.columns.len().div_ceil(self.across));
+        let (panel, rest) = (groups.start % panels, groups.start / panels);
+        let count = groups.len().min(panels - panel).min(most_panels(self.level.rows()));
+        self.multiply_block(
+            self.matrices.start + rest / across,
+            panel..panel + count,
+            rest % across,
+            scratch,
+        )?;
+        Ok(groups.start + count)
+    }
+
     #[allow(unsafe_code)] // addresses of operands and panels
-    fn multiply_block(&self, group: usize, scratch: &mut Scratch) -> Result<()> {
-        let ([down, across], [tall, wide]) = (self.blocks(), [self.level.rows(), self.level.columns()]);
-        let (row, column) = (group / across % down * self.block[0], group % across * self.block[1]);
-        let matrix = self.matrices.start + group / (down * across);
-        let rows = row..self.rows.min(row + self.block[0]);
-        let columns = self.block[1].min(self.columns.len() - column);
-        let packed = rows.len().next_multiple_of(tall) * self.length;
+    fn multiply_block(
+        &self,
+        matrix: usize,
+        panels: Range<usize>,
+        column: usize,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let [tall, wide] = [self.level.rows(), self.level.columns()];
+        let (row, column) = (panels.start * tall, column * self.across);
+        let rows = row..self.rows.min(panels.end * tall);
+        let columns = self.across.min(self.columns.len() - column);
+        let is_direct = rows.len().is_multiple_of(4) && self.left.is_direct(self.columns.len());
+        let packed = if is_direct { 0 } else { rows.len().next_multiple_of(tall) * self.length };
         let converted = if self.left.element == Element::F32 { 0 } else { rows.len() * self.length };
         let summed = rows.len().next_multiple_of(tall) * columns.next_multiple_of(wide);
         let summed = if self.length < self.terms { summed } else { 0 };
         let left: *mut f32 = scratch.reserve((packed + summed + converted) as u64 * 4)?.cast();
         let sums = left.wrapping_add(packed);
-        let first = self.output.first.cast_const();
-        let first = self.output.element.at(first, matrix as isize * self.matrix).cast_mut();
-        let output = Output { first, ..self.output };
+        let output = self.output(matrix);
         for term in (0..self.terms).step_by(self.length) {
             if self.stop.check().is_err() {
                 break;
@@ -301,7 +280,12 @@ impl Product {
             // SAFETY: the primitive was validated against its operands, and the panels have been packed; no other group has the block.
             // Concurrent accesses would be a race of the program.
             unsafe {
-                self.left.pack(matrix, &rows, &terms, tall, sums.wrapping_add(summed), left);
+                let left = if is_direct {
+                    self.left.rows(matrix, rows.start, terms.start)
+                } else {
+                    self.left.pack(matrix, &rows, &terms, tall, sums.wrapping_add(summed), left);
+                    Left::Panels(left)
+                };
                 let panels = self.panels(matrix, term).wrapping_add(column * terms.len());
                 let block = Block {
                     left,
@@ -328,6 +312,6 @@ impl Work for Packing {
 
 impl Work for Multiplying {
     fn run(&self, groups: Range<u64>, scratch: &mut Scratch) -> ControlFlow<()> {
-        run(&self.0.stop, groups, |group| self.0.multiply_block(group, scratch))
+        run_blocks(&self.0.stop, groups, |groups| self.0.multiply_first(groups, scratch))
     }
 }

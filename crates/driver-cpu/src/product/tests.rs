@@ -134,14 +134,22 @@ fn check(sizes: [usize; 3], matrices: usize, room: usize, how: usize, worker: &m
 
 #[test]
 fn packed_products_in_blocks_and_in_parts() {
-    let pool = Pool::new(2).unwrap();
-    let mut worker = pool.guest();
-    // Three blocks of terms; parts of the columns; several matrices at a time, and one.
-    let shapes = [([13, 70, 3], 1), ([8, 33, 900], 1), ([29, 100, 40], 3), ([1, 1, 1], 2), ([97, 9, 385], 2)];
+    let pools = [1, 2].map(|workers| Pool::new(workers).unwrap());
+    // Several blocks of terms; parts of the columns; several matrices at a time, and one; several parts of the rows.
+    let shapes = [
+        ([13, 70, 3], 1),
+        ([8, 33, 1100], 1),
+        ([29, 100, 40], 3),
+        ([1, 1, 1], 2),
+        ([97, 9, 513], 2),
+        ([150, 40, 8], 1),
+    ];
     for (sizes, matrices) in shapes {
         for (number, room) in [1, 64 * sizes[2], 1 << 20].into_iter().enumerate() {
             for how in 0..16 {
+                let mut worker = pools[how % 2].guest();
                 check(sizes, matrices, room, how * 3 + number + how / 4, &mut worker);
+                check(sizes, matrices, room, how * 12, &mut worker);
             }
         }
     }
@@ -149,15 +157,16 @@ fn packed_products_in_blocks_and_in_parts() {
 
 #[test]
 fn a_stopped_product_fails() {
-    let pool = Pool::new(1).unwrap();
     let [left, right, result] = [1, 2, 3].map(|seed| Stored::new(DataType::F32, 1, [64, 64], 0, seed));
     let stop = Arc::<Stop>::default();
     stop.set(Error::Cancelled);
     let operands = [&left, &right, &result].map(|stored| stored.memory.clone());
     let p = MatMul::packed(DataType::F32, 64, 64, 64);
-    let ended = packed::multiply(&p, &operands, BiasOf::Columns, PANELS, &stop, &mut pool.guest());
-    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
-    assert_eq!(result.read(), result.values);
+    for pool in [Pool::new(1).unwrap(), Pool::new(2).unwrap()] {
+        let ended = packed::multiply(&p, &operands, BiasOf::Columns, PANELS, &stop, &mut pool.guest());
+        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+        assert_eq!(result.read(), result.values);
+    }
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn is_short_product(device: &Device, operation: &Operation, operands: &Operands<
 
 fn key(cache: &Cache, device: &Device, class: &str) -> Key {
     let primitives = format!("{:?}", device.caps().features.primitives);
-    let key = cache.key("tensor route, 6").text(&device.identity()).text(&primitives).text(class);
+    let key = cache.key("tensor route, 7").text(&device.identity()).text(&primitives).text(class);
     // Their versions.
     let libraries = device.details().into_iter().filter(|(name, _)| matches!(*name, "cuBLASLt" | "cuDNN"));
     libraries.fold(key, |key, (_, path)| key.program(Path::new(&path))).finish()

@@ -191,7 +191,6 @@ fn tune(root: &Path, request: &Request) -> Result<()> {
         let tuned = tune::file(&runner, &source, cases, request.pack.is_some());
         results
             .extend(cases.iter().zip(tuned).map(|(case, tuned)| (case.corpus, case.kernel.clone(), tuned)));
-        eprintln!("{} {}: {} kernels", corpus.name, cases[0].file, cases.len());
     }
     let device = &runner.device;
     print!("{}", if request.json { tune::json(device, &results) } else { tune::text(device, &results) });

@@ -99,20 +99,16 @@ pub(super) fn scaled(
     // SAFETY: the arguments of a case have the sizes that the kernel's definition requires.
     let mut launch = unsafe { Launch::new(device, kernel.clone(), threads, given) }?;
     let results = launch.results(usual)?;
-    let mut factor = 1 << most.ilog2();
-    loop {
-        if !repeats(device, kernel, &checked, case, factor, usual, &results)? {
-            return Ok(None);
-        }
-        let Parts { threads, given } = enlarged(case, factor);
-        // SAFETY: the launch has run with bounds checks.
-        let mut launch = unsafe { Launch::new(device, kernel.clone(), threads, given) }?;
-        let ns = launch.run(usual, 1)?.min(launch.run(usual, 1)?);
-        if ns <= NS || factor <= 2 {
-            return Ok(Some((enlarged(case, factor), factor)));
-        }
-        factor = (factor >> (ns / NS + 1).ilog2().max(1)).max(2);
+    let ns = launch.run(usual, 1)?.min(launch.run(usual, 1)?);
+    // Twice the case shows whether it can be repeated; where it cannot, the time of more would have no bound.
+    if !repeats(device, kernel, &checked, case, 2, usual, &results)? {
+        return Ok(None);
     }
+    let factor = 1 << most.min((NS / ns.max(1)) as usize).max(2).ilog2();
+    if factor > 2 && !repeats(device, kernel, &checked, case, factor, usual, &results)? {
+        return Ok(None);
+    }
+    Ok(Some((enlarged(case, factor), factor)))
 }
 
 /// Bytes of the buffers.

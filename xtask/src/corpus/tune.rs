@@ -5,7 +5,7 @@
 //! sizes. Cases are small: where it is shown to be possible, the launch is a larger one (`scaled`).
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use elinvar::{Device, DeviceKind, Error, KernelOptions, Signature, Source, Tier, driver::ArgKind};
 use elinvar_sizes::{Launch, Means, Row, usual_of};
@@ -29,6 +29,21 @@ pub(super) enum Tuned {
     Wrong(String),
 }
 
+impl fmt::Display for Tuned {
+    /// A line of progress.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured(row, factor) => {
+                write!(f, "{} (enlarged {factor})", row.cells(time_text)[1..].join(" | "))
+            }
+            Self::Packed => write!(f, "packed"),
+            Self::Fixed(why) => write!(f, "fixed: {why}"),
+            Self::Unsupported(why) => write!(f, "unsupported: {why}"),
+            Self::Wrong(why) => write!(f, "wrong: {why}"),
+        }
+    }
+}
+
 /// What became of a case's kernel, with the corpus and the kernel's name.
 pub(super) type Result = (&'static str, String, Tuned);
 
@@ -42,6 +57,8 @@ const TYPES: [&str; 37] = [
     "fp16",
 ];
 
+/// A shorter launch is not representative: it consists of the launch more than of the kernel.
+const LONG_NS: u64 = 10_000;
 /// Threads of a simdgroup.
 const SIMDGROUP: usize = 32;
 
@@ -79,10 +96,14 @@ fn fixed(signature: &Signature) -> Option<&'static str> {
 pub(super) fn file(runner: &Runner, source: &Source, cases: &[Case], is_packing: bool) -> Vec<Tuned> {
     match runner.device.compile(source.clone()) {
         Ok(library) => {
-            let one = |case| match tuned(runner, &library, case, is_packing) {
-                Ok(tuned) => tuned,
-                Err(Error::Unsupported(why)) => Tuned::Unsupported(why),
-                Err(error) => Tuned::Wrong(error.to_string()),
+            let one = |case| {
+                let tuned = match tuned(runner, &library, case, is_packing) {
+                    Ok(tuned) => tuned,
+                    Err(Error::Unsupported(why)) => Tuned::Unsupported(why),
+                    Err(error) => Tuned::Wrong(error.to_string()),
+                };
+                eprintln!("{}: {tuned}", name(case));
+                tuned
             };
             cases.iter().map(one).collect()
         }
@@ -217,6 +238,15 @@ pub(super) fn text(device: &Device, results: &[Result]) -> String {
     }
     let all = Sum::of(results.iter());
     let _ = writeln!(text, "all: {}", all.text());
+    for (is_long, title) in
+        [(true, "launches of 10 µs and more"), (false, "shorter ones, mostly the launch itself")]
+    {
+        let is_wanted = |(.., tuned): &&Result| match tuned {
+            Tuned::Measured(row, _) => (row.usual.1 >= LONG_NS) == is_long,
+            _ => false,
+        };
+        let _ = writeln!(text, "{title}: {}", Sum::of(results.iter().filter(is_wanted)).text());
+    }
     for (why, count) in &all.fixed {
         let _ = writeln!(text, "size is fixed by the kernel: {count} kernels: {why}");
     }

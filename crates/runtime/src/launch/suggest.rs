@@ -71,6 +71,14 @@ pub(crate) fn usual_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signatu
     shape_on(caps, grid, limited_aim(most, caps, signature).0)
 }
 
+/// [`usual_size`] for a large grid, whatever this one is: threadgroups that a narrow grid does not fill. A simdgroup's code is one for consecutive threads
+/// along x, and on a CPU that can be worth more than the lanes that idle; docs/analysis.md has the measurements.
+pub(crate) fn whole_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
+    let large =
+        if grid.y > 1 || grid.z > 1 { Dim3::new(u32::MAX, u32::MAX, 1) } else { Dim3::new(u32::MAX, 1, 1) };
+    usual_size(large, most, caps, signature)
+}
+
 /// The target size for a grid with few threads: on a CPU, of a kernel whose threads work alone, [`halved`]. It has not been measured on GPUs.
 fn spread(grid: Dim3, aim: u32, caps: &Caps, signature: &Signature) -> u32 {
     let has_memory = signature.args.iter().any(|arg| arg.kind == ArgKind::Threadgroup);
@@ -394,6 +402,12 @@ mod tests {
         let plane =
             |signature: &Signature| usual_size(Dim3::new(512, 512, 1), 1024, &caps, signature).to_array();
         assert_eq!((plane(&alone), plane(&together)), ([32, 8, 1], [32, 16, 1]));
+        let whole = |x, y, z| whole_size(Dim3::new(x, y, z), 1024, &caps, &alone).to_array();
+        assert_eq!(
+            (whole(35, 1, 1), whole(5, 8192, 1), whole(7, 5, 9)),
+            ([256, 1, 1], [32, 8, 1], [32, 8, 1])
+        );
+        assert_eq!(whole_size(Dim3::new(5, 9, 1), 100, &caps, &together).to_array(), [32, 2, 1]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use elinvar_driver::sync::RwLock;
 use elinvar_driver::{DeviceKind, Dim3, Error, Result};
 
 use crate::launch::args::Value;
-use crate::launch::suggest::{candidates, predicted, usual_size};
+use crate::launch::suggest::{candidates, predicted, usual_size, whole_size};
 use crate::memory::span::Span;
 use crate::{Arg, Args, Buffer, Grid, HostAccess, Kernel, Stream, Suggestion};
 
@@ -202,11 +202,15 @@ impl Kernel {
         let count = if is_cpu { CANDIDATES } else { usize::MAX };
         let mut sizes = candidates(threads, most, caps, signature, count, resident);
         let usual = usual_size(threads, most, caps, signature);
-        sizes.retain(|size| *size != usual);
-        sizes.insert(0, usual);
+        let whole = whole_size(threads, most, caps, signature);
+        sizes.retain(|size| ![usual, whole].contains(size));
+        sizes.insert(0, whole);
+        if usual != whole {
+            sizes.insert(0, usual);
+        }
         sizes.truncate(count);
         let cache = Cache::user(env!("CARGO_PKG_VERSION"));
-        let key = cache.key("threadgroup size, 5").text(&self.device.identity()).text(&self.identity);
+        let key = cache.key("threadgroup size, 6").text(&self.device.identity()).text(&self.identity);
         let key = key.text(&format!("{:?}", class(threads))).finish();
         let known: Option<([u32; 3], u64)> = match tuning {
             Tuning::Remembered => cache.load(&key).and_then(|bytes| decode(&bytes)),

@@ -76,7 +76,7 @@ struct Request<'a> {
     advice: bool,
     /// Of all kernels instead of a sample.
     all: bool,
-    /// Of the kernels with this in their name.
+    /// Of the kernels with this in their name, as with `tune`.
     kernels: Option<&'a str>,
     /// Measure threadgroup sizes.
     tune: bool,
@@ -171,6 +171,7 @@ fn table(request: &Request) -> Vec<Case> {
     table.retain(|case| request.names.is_empty() || request.names.contains(&case.corpus));
     if request.tune {
         tune::keep_first(&mut table);
+        table.retain(|case| request.kernels.is_none_or(|part| case.kernel.contains(part)));
     }
     if let Some(count) = request.sample {
         thin(&mut table, count);

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked | --tune | --cost [--all | --kernels=PART]]
+usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked | --tune [--kernels=PART] | --cost [--all | --kernels=PART]]
        [--sample=N] [--device=cpu|cuda] [--pack=BUNDLE]
        | coverage [SELECTION...] | mutants [summary] [CRATE...] [--shard K/N] [--seed N] [--again] [--own-tests-only]
        | numerics [FUNCTION...] [--json] [--samples N] | cuda [PART] [--all] | opencl [PACKAGE...] [PART] [--every=N] [--lanes=N]

@@ -158,8 +158,17 @@ impl Launch {
         Ok(None)
     }
 
+    /// [`Launch::run`] from the first contents: the time of a kernel that works in place may depend on them, such as on denormal numbers.
+    ///
+    /// # Errors
+    /// Of the runtime.
+    pub fn run_afresh(&mut self, group: Size, count: u64) -> Result<u64> {
+        self.restore()?;
+        self.run(group, count)
+    }
+
     /// Gives the buffers that the kernel may write their first contents.
-    fn restore(&mut self) -> Result<()> {
+    pub(crate) fn restore(&mut self) -> Result<()> {
         for held in &mut self.args {
             if let Held::Buffer { buffer, before: Some(before), .. } = held {
                 buffer.write(before)?;

@@ -99,11 +99,12 @@ impl Row {
         let mut times = vec![u64::MAX; sizes.len()];
         for _ in 0..FIRST_ROUNDS {
             for (size, time) in sizes.iter().zip(&mut times) {
-                *time = (launch.run(*size, count)? / count).min(*time);
+                *time = (launch.run_afresh(*size, count)? / count).min(*time);
             }
         }
         let fastest =
             times.iter().zip(&sizes).min_by_key(|(time, _)| **time).map_or(suggested, |(_, size)| *size);
+        launch.restore()?;
         let tuned = launch.tune()?;
         if let Some(why) = launch.difference(usual, &[tuned])? {
             return Ok(Err(why));
@@ -116,7 +117,7 @@ impl Row {
         }
         for _ in 0..ROUNDS {
             for (size, time) in &mut compared {
-                *time = (launch.run(*size, count)? / count).min(*time);
+                *time = (launch.run_afresh(*size, count)? / count).min(*time);
             }
         }
         let of = |size: Size| {

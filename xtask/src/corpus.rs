@@ -7,7 +7,8 @@
 //! fail.
 //!
 //! On an NVIDIA GPU, a machine without a compiler runs a sample: `corpus --pack=FILE --sample=200` packs the kernels where there is one, and
-//! there `ELINVAR_BUNDLE=FILE corpus --device=cuda --sample=200` runs them, in a folder with `corpora/`.
+//! there `ELINVAR_BUNDLE=FILE corpus --device=cuda --sample=200` runs them, in a folder with `corpora/`. So does `--tune`, which measures
+//! threadgroup sizes: it is given to both.
 
 mod advice;
 mod cost;

@@ -7,7 +7,8 @@
 //! fail.
 //!
 //! On an NVIDIA GPU, a machine without a compiler runs a sample: `corpus --pack=FILE --sample=200` packs the kernels where there is one, and
-//! there `ELINVAR_BUNDLE=FILE corpus --device=cuda --sample=200` runs them, in a folder with `corpora/`.
+//! there `ELINVAR_BUNDLE=FILE corpus --device=cuda --sample=200` runs them, in a folder with `corpora/`. So does `--tune`, which measures
+//! threadgroup sizes: it is given to both.
 
 mod advice;
 mod cost;
@@ -15,7 +16,9 @@ mod fetch;
 mod kernels;
 mod report;
 mod run;
+mod scaled;
 mod sources;
+mod tune;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -74,8 +77,10 @@ struct Request<'a> {
     advice: bool,
     /// Of all kernels instead of a sample.
     all: bool,
-    /// Of the kernels with this in their name.
+    /// Of the kernels with this in their name, as with `tune`.
     kernels: Option<&'a str>,
+    /// Measure threadgroup sizes.
+    tune: bool,
     /// Run only so many of them, evenly spread over the corpora.
     sample: Option<usize>,
     /// Run them on an NVIDIA GPU.
@@ -94,6 +99,7 @@ fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
             "--run" => request.run_only = true,
             "--cost" => request.cost = true,
             "--advice" => request.advice = true,
+            "--tune" => request.tune = true,
             "--all" => request.all = true,
             option if option.starts_with("--kernels=") => request.kernels = option.strip_prefix("--kernels="),
             "--checked" => (request.run_only, request.checked) = (true, true),
@@ -126,15 +132,14 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     if request.advice {
         return list_advice(root, &request);
     }
+    if request.tune {
+        return tune(root, &request);
+    }
     let (device, packed) = device(&request)?;
     let runner = Runner { device, checked: request.checked };
     // Running needs no compiler if the kernels are in a bundle.
     let toolchain = if request.run_only { None } else { Some(Toolchain::find()?) };
-    let mut table = kernels::all();
-    table.retain(|case| request.names.is_empty() || request.names.contains(&case.corpus));
-    if let Some(count) = request.sample {
-        thin(&mut table, count);
-    }
+    let mut table = table(&request);
     let (mut outcomes, mut seen) = (Vec::new(), BTreeSet::new());
     for corpus in sources::CORPORA {
         if request.names.is_empty() || request.names.contains(&corpus.name) {
@@ -154,6 +159,52 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         std::fs::create_dir_all(root.join("docs"))?;
         std::fs::write(&page, report::page(&outcomes)).with_context(|| format!("{}", page.display()))?;
     }
+    store(&request, packed)?;
+    match outcomes.iter().all(Outcome::is_good) {
+        true => Ok(()),
+        false => bail!("not every file compiles, or a kernel is wrong"),
+    }
+}
+
+/// Cases of the selected corpora.
+fn table(request: &Request) -> Vec<Case> {
+    let mut table = kernels::all();
+    table.retain(|case| request.names.is_empty() || request.names.contains(&case.corpus));
+    if request.tune {
+        tune::keep_first(&mut table);
+        table.retain(|case| request.kernels.is_none_or(|part| case.kernel.contains(part)));
+    }
+    if let Some(count) = request.sample {
+        thin(&mut table, count);
+    }
+    table
+}
+
+/// Measures threadgroup sizes, one kernel after another; with `--pack` it only compiles what a measurement elsewhere needs.
+fn tune(root: &Path, request: &Request) -> Result<()> {
+    let (device, packed) = device(request)?;
+    let runner = Runner { device, checked: false };
+    let mut results = Vec::new();
+    for cases in table(request).chunk_by(|a, b| (a.corpus, a.file) == (b.corpus, b.file)) {
+        let corpus = sources::CORPORA.iter().find(|corpus| corpus.name == cases[0].corpus);
+        let corpus = corpus.with_context(|| cases[0].corpus)?;
+        let folder = fetch::fetch(&root.join("corpora"), corpus)?;
+        let source = run::source(corpus, &folder, cases[0].file).map_err(anyhow::Error::msg)?;
+        let tuned = tune::file(&runner, &source, cases, request.pack.is_some());
+        results
+            .extend(cases.iter().zip(tuned).map(|(case, tuned)| (case.corpus, case.kernel.clone(), tuned)));
+    }
+    let device = &runner.device;
+    print!("{}", if request.json { tune::json(device, &results) } else { tune::text(device, &results) });
+    store(request, packed)?;
+    match tune::is_good(&results) {
+        true => Ok(()),
+        false => bail!("a kernel is wrong in threadgroups of some size"),
+    }
+}
+
+/// Writes the bundle that `--pack` asks for.
+fn store(request: &Request, packed: Option<Pack>) -> Result<()> {
     if let (Some(file), Some(packed)) = (request.pack, packed) {
         let packed = packed.lock();
         for (kernel, error) in &packed.refused {
@@ -162,10 +213,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         std::fs::write(file, packed.bundle.to_bytes()).with_context(|| file.to_owned())?;
         println!("{} kernels in {file}", packed.kernels.len());
     }
-    match outcomes.iter().all(Outcome::is_good) {
-        true => Ok(()),
-        false => bail!("not every file compiles, or a kernel is wrong"),
-    }
+    Ok(())
 }
 
 /// What a device has packed so far.

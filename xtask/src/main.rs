@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked | --cost [--all | --kernels=PART]]
+usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked | --tune [--kernels=PART] | --cost [--all | --kernels=PART]]
        [--sample=N] [--device=cpu|cuda] [--pack=BUNDLE]
        | coverage [SELECTION...] | mutants [summary] [CRATE...] [--shard K/N] [--seed N] [--again] [--own-tests-only]
        | numerics [FUNCTION...] [--json] [--samples N] | cuda [PART] [--all] | opencl [PACKAGE...] [PART] [--every=N] [--lanes=N]
@@ -30,7 +30,7 @@ usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--j
   book     build the book from docs/ into target/book
   tidy     check the rules of the house
   corpus   compile published Metal sources, run kernels of them and write docs/compatibility.md;
-           --run runs the kernels only, --checked likewise with bounds checks compiled in; --cost measures code size
+           --run runs the kernels only, --checked likewise with bounds checks compiled in; --tune measures threadgroup sizes; --cost measures code size
            and compilation time of a sample of kernels, of --all, or of those with PART in their name, and holds the budget for them
   coverage lines that the tests run, by crate; SELECTION as for `cargo nextest run`
   mutants  whether the tests notice faults put into the code, on a sample; goes on where it was stopped

@@ -75,7 +75,7 @@ impl Runner {
     }
 
     fn fate(&self, library: &Library, source: &Source, case: &Case) -> Fate {
-        match self.launch(library, case) {
+        match self.in_groups(library, case, case.group) {
             Ok(Ok(())) => Fate::Right,
             Ok(Err(wrong)) => Fate::Wrong(wrong),
             Err(Error::Unsupported(why)) => match Self::interpreted(source, case) {
@@ -86,8 +86,13 @@ impl Runner {
         }
     }
 
-    /// The outer error is the device's, the inner one describes a wrong result.
-    fn launch(&self, library: &Library, case: &Case) -> elinvar::Result<Result<(), String>> {
+    /// Runs a case in threadgroups of a size. The outer error is the device's, the inner one describes a wrong result.
+    pub(super) fn in_groups(
+        &self,
+        library: &Library,
+        case: &Case,
+        [w, h, d]: [u32; 3],
+    ) -> elinvar::Result<Result<(), String>> {
         let device = &self.device;
         let kernel = if self.checked {
             Ready::Checked(library.checked_kernel_with(&case.kernel, &case.constants)?)
@@ -113,7 +118,7 @@ impl Runner {
             });
         }
         let stream = device.stream()?;
-        let ([x, y, z], [w, h, d]) = (case.threads, case.group);
+        let [x, y, z] = case.threads;
         let grid = Grid::threads((x, y, z)).group((w, h, d));
         kernel.launch(&stream, grid, args)?.wait()?;
         for (index, buffer, check) in outputs {

@@ -1,25 +1,23 @@
 //! `elinvar bench tune`: the threadgroup sizes that `Kernel::tune` finds and `Kernel::suggest` expects, against all sizes and against 256 threads, for
 //! kernels of the benchmarks and of the crate candle-metal-kernels, whose sources `ELINVAR_CANDLE` names.
 //!
-//! What a launch writes has to be the same in all sizes, byte by byte. All sizes are measured first. Then the fastest, the tuned, the suggested and the usual size are measured again in turns, so that disturbances
-//! affect all of them, and their shortest times are compared.
+//! How a launch is measured is `elinvar_sizes`'s.
 
 mod candle;
-mod launch;
 
-use elinvar::{Device, Kernel, KernelOptions, Suggestion, Tier};
+use elinvar::{Device, Error, Kernel, KernelOptions, Tier};
+use elinvar_sizes::{Given, Launch, Means, Row, Size};
 use serde_json::json;
 
 use super::carried::compile;
 use super::cpu::PROBLEMS;
-use super::cpu::problem::Problem;
+use super::cpu::problem::{Argument, Problem};
 use super::cuda::candle as published;
 use super::{Context, machine_name};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::report::{print_json, print_table, say, time_text};
 use candle::{FIXED, FREE, Free};
-use launch::{Given, Launch};
 
 /// Problems whose kernels allow any threadgroup size.
 pub(super) const ANY_SIZE: [&str; 8] = [
@@ -35,41 +33,6 @@ pub(super) const ANY_SIZE: [&str; 8] = [
 
 /// Problems that are measured with few threads too.
 const FEW: [(&str, usize); 4] = [("saxpy_l2", 1024), ("gather", 256), ("nbody", 768), ("nbody", 256)];
-
-/// Rounds over all sizes, and of those that are compared.
-const FIRST_ROUNDS: usize = 3;
-const ROUNDS: usize = 25;
-/// Target duration of a measurement, and most launches of one submission.
-const ROUND_NS: u64 = 3_000_000;
-const MOST_LAUNCHES: u64 = 4096;
-const MOST_THREADS: usize = 1024;
-
-type Size = [usize; 3];
-
-struct Row {
-    name: &'static str,
-    threads: Size,
-    sizes: usize,
-    /// 256 threads in the shape that the benchmark's launch has.
-    usual: (Size, u64),
-    suggested: (Size, u64),
-    tuned: (Size, u64),
-    best: (Size, u64),
-}
-
-impl Row {
-    fn of_suggestion(&self) -> f64 {
-        self.usual.1 as f64 / self.suggested.1.max(1) as f64
-    }
-
-    fn gain(&self) -> f64 {
-        self.usual.1 as f64 / self.tuned.1.max(1) as f64
-    }
-
-    fn of_best(&self) -> f64 {
-        self.tuned.1 as f64 / self.best.1.max(1) as f64
-    }
-}
 
 /// A launch to be measured: of a benchmark with this many threads, or with its own, or of the crate candle-metal-kernels.
 enum Work {
@@ -123,14 +86,19 @@ impl Work {
     }
 }
 
+#[allow(unsafe_code)] // launches
 fn launch_of(device: &Device, kernel: Kernel, problem: &Problem) -> Result<Launch> {
-    let given = problem.args.iter().map(Given::of).collect();
-    Launch::new(device, kernel, problem.threads, given)
+    // SAFETY: a problem's arguments have the sizes that its kernel's definition requires.
+    Ok(unsafe { Launch::new(device, kernel, problem.threads, problem.args.iter().map(given).collect()) }?)
 }
 
-/// 256 threads in the shape of a grid.
-fn usual_of(threads: Size) -> Size {
-    if threads[1] > 1 { [32, 8, 1] } else { [256, 1, 1] }
+/// The argument of a benchmark's problem.
+fn given(argument: &Argument) -> Given {
+    let bytes = argument.raw().to_vec();
+    match argument {
+        Argument::Float(_) | Argument::Word(_) => Given::Value(bytes),
+        _ => Given::Memory(bytes),
+    }
 }
 
 /// Measures the kernels of these names, or all.
@@ -152,49 +120,17 @@ pub fn run(context: &Context, names: &[String], json: bool) -> Result<()> {
             published::FOLDER
         )
     });
-    let mean = |of: fn(&Row) -> f64| {
-        (rows.iter().map(|row| of(row).ln()).sum::<f64>() / rows.len().max(1) as f64).exp()
-    };
-    let (of_suggestion, gain, of_best) = (mean(Row::of_suggestion), mean(Row::gain), mean(Row::of_best));
+    let Means { of_suggestion, gain, of_best } = Means::of(&rows);
     if json {
-        let one = |(size, ns): (Size, u64)| json!({ "group": size, "ns": ns });
-        let row = |row: &Row| json!({ "name": row.name, "threads": row.threads, "sizes": row.sizes, "usual": one(row.usual), "suggested": one(row.suggested), "tuned": one(row.tuned), "best": one(row.best) });
         let fixed_json = |(file, count, reason): &(_, usize, _)| json!({ "file": file, "kernels": count, "reason": reason });
         return print_json(&json!({
             "device": machine_name(&context.device), "threads": context.threads, "gain": gain, "of_best": of_best, "of_suggestion": of_suggestion,
-            "kernels": rows.iter().map(row).collect::<Vec<_>>(), "fixed": fixed.iter().map(fixed_json).collect::<Vec<_>>(), "not_measured": absent,
+            "kernels": rows.iter().map(Row::json).collect::<Vec<_>>(), "fixed": fixed.iter().map(fixed_json).collect::<Vec<_>>(), "not_measured": absent,
         }));
     }
     say(format_args!("{}, {} threads", machine_name(&context.device), context.threads))?;
-    let cell = |(size, ns): (Size, u64)| format!("{} {}", size_text(size), time_text(ns));
-    let row = |row: &Row| {
-        vec![
-            row.name.to_owned(),
-            size_text(row.threads),
-            row.sizes.to_string(),
-            cell(row.usual),
-            cell(row.suggested),
-            cell(row.tuned),
-            cell(row.best),
-            format!("{:.3}", row.of_suggestion()),
-            format!("{:.3}", row.gain()),
-            format!("{:.3}", row.of_best()),
-        ]
-    };
-    let cells: Vec<Vec<String>> = rows.iter().map(row).collect();
-    let head = [
-        "kernel",
-        "threads",
-        "sizes",
-        "256",
-        "suggested",
-        "tuned",
-        "best",
-        "256/suggested",
-        "256/tuned",
-        "tuned/best",
-    ];
-    print_table(&head, &cells)?;
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(time_text)).collect();
+    print_table(&Row::HEAD, &cells)?;
     say(format_args!(
         "geometric means: 256/suggested {of_suggestion:.3}, 256/tuned {gain:.3}, tuned/best {of_best:.3}"
     ))?;
@@ -213,109 +149,12 @@ fn fixed(device: &Device, names: &[String]) -> Result<Vec<(&'static str, usize, 
     FIXED.iter().map(|fixed| Ok((fixed.file, fixed.count(device)?, fixed.reason))).collect()
 }
 
-fn size_text([x, y, z]: Size) -> String {
-    match (y, z) {
-        (1, 1) => x.to_string(),
-        (_, 1) => format!("{x}x{y}"),
-        _ => format!("{x}x{y}x{z}"),
-    }
-}
-
 fn measure(context: &Context, name: &'static str, work: &Work) -> Result<Row> {
     let (mut launch, usual) = work.on(&context.device)?;
-    let threads = launch.threads;
-    let suggested = sides(&launch.kernel.suggest(threads)?);
-    let sizes = all_sizes(threads, &launch.kernel);
-    let mut known = sizes.clone();
-    known.extend([usual, suggested]);
-    launch.prepare(&known)?;
-    launch.expect_same(usual, &known)?;
-    let once = launch.run(usual, 1)?.min(launch.run(usual, 1)?);
-    let count = (ROUND_NS / once.max(1)).clamp(1, MOST_LAUNCHES);
-    let mut times = vec![u64::MAX; sizes.len()];
-    for _ in 0..FIRST_ROUNDS {
-        for (size, time) in sizes.iter().zip(&mut times) {
-            *time = (launch.run(*size, count)? / count).min(*time);
-        }
-    }
-    let fastest =
-        times.iter().zip(&sizes).min_by_key(|(time, _)| **time).map_or(suggested, |(_, size)| *size);
-    let tuned = launch.tune()?;
-    launch.expect_same(usual, &[tuned])?;
-    let mut compared: Vec<(Size, u64)> = Vec::new();
-    for size in [usual, suggested, tuned, fastest] {
-        if compared.iter().all(|(known, _)| *known != size) {
-            compared.push((size, u64::MAX));
-        }
-    }
-    for _ in 0..ROUNDS {
-        for (size, time) in &mut compared {
-            *time = (launch.run(*size, count)? / count).min(*time);
-        }
-    }
-    let row = |size: Size| {
-        let ns = compared.iter().find(|(known, _)| *known == size).map_or(u64::MAX, |(_, ns)| *ns);
-        (size, ns)
-    };
-    let best = compared.iter().min_by_key(|(_, ns)| *ns).copied().unwrap_or(row(fastest));
-    Ok(Row {
-        name,
-        threads,
-        sizes: sizes.len(),
-        usual: row(usual),
-        suggested: row(suggested),
-        tuned: row(tuned),
-        best,
-    })
+    Row::measure(name, &mut launch, usual)?.map_err(|why| Error::DeviceLost(why).into())
 }
 
 /// The size that [`Kernel::tune_with`](elinvar::Kernel::tune_with) measures.
 pub(super) fn tune(device: &Device, kernel: &Kernel, problem: &Problem) -> Result<Size> {
-    launch_of(device, kernel.clone(), problem)?.tune()
-}
-
-fn sides(suggestion: &Suggestion) -> Size {
-    suggestion.group.to_array().map(|side| side as usize)
-}
-
-/// Multiples of a simdgroup along x for one dimension; powers of two in each for more.
-fn all_sizes(threads: Size, kernel: &Kernel) -> Vec<Size> {
-    let most = MOST_THREADS.min(kernel.max_threads_per_threadgroup() as usize);
-    if threads[1] <= 1 && threads[2] <= 1 {
-        return (1..=most / 32).map(|simdgroups| [simdgroups * 32, 1, 1]).collect();
-    }
-    let powers =
-        |from: u32, most: usize| (from..=10).map(|power| 1 << power).filter(move |side| *side <= most);
-    let mut sizes = Vec::new();
-    for x in powers(2, threads[0]) {
-        for y in powers(0, threads[1]) {
-            for z in powers(0, threads[2].min(64)) {
-                if (32..=most).contains(&(x * y * z)) {
-                    sizes.push([x, y, z]);
-                }
-            }
-        }
-    }
-    sizes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_all_within_the_limits() {
-        let library = Device::cpu().unwrap().compile(elinvar::Source::msl(
-            "kernel void k(device float* a [[buffer(0)]], uint i [[thread_position_in_grid]]) { a[i] = 1.0f; }",
-        ));
-        let kernel = library.unwrap().kernel("k").unwrap();
-        assert_eq!(all_sizes([4096, 1, 1], &kernel).len(), 32);
-        let plane = all_sizes([512, 512, 1], &kernel);
-        assert!(plane.contains(&[32, 8, 1]) && plane.contains(&[8, 8, 1]) && plane.len() > 30);
-        assert!(
-            all_sizes([128, 128, 128], &kernel)
-                .iter()
-                .all(|size| (32..=1024).contains(&size.iter().product::<usize>()))
-        );
-    }
+    Ok(launch_of(device, kernel.clone(), problem)?.tune()?)
 }

@@ -71,6 +71,14 @@ pub(crate) fn usual_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signatu
     shape_on(caps, grid, limited_aim(most, caps, signature).0)
 }
 
+/// [`usual_size`] for a large grid, whatever this one is: threadgroups that a narrow grid does not fill. A simdgroup's code is one for consecutive threads
+/// along x, and on a CPU that can be worth more than the lanes that idle; docs/analysis.md has the measurements.
+pub(crate) fn whole_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
+    let large =
+        if grid.y > 1 || grid.z > 1 { Dim3::new(u32::MAX, u32::MAX, 1) } else { Dim3::new(u32::MAX, 1, 1) };
+    usual_size(large, most, caps, signature)
+}
+
 /// The target size for a grid with few threads: on a CPU, of a kernel whose threads work alone, [`halved`]. It has not been measured on GPUs.
 fn spread(grid: Dim3, aim: u32, caps: &Caps, signature: &Signature) -> u32 {
     let has_memory = signature.args.iter().any(|arg| arg.kind == ArgKind::Threadgroup);
@@ -276,6 +284,8 @@ fn floor_power(value: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use elinvar_driver::Driver as _;
+
     use super::*;
 
     const LIMITS: Dim3 = Dim3::new(1024, 1024, 64);
@@ -360,6 +370,44 @@ mod tests {
                 assert!(size == 256 || threads.div_ceil(size * 2) < 4 * units, "{threads} {units}");
             }
         }
+    }
+
+    #[test]
+    fn tune_falls_back_to_256_threads_and_to_512_with_barriers() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(2).devices().unwrap().remove(0);
+        let mut caps = device.caps().clone();
+        caps.limits.compute_units = 64;
+        let signature = |barriers, grid_barriers| Signature {
+            name: "k".into(),
+            args: Vec::new(),
+            builtins: Vec::new(),
+            file: String::new(),
+            line: 1,
+            max_threads_per_threadgroup: None,
+            code: Some(CodeFacts { barriers, grid_barriers, ..CodeFacts::default() }),
+            logs: Vec::new(),
+        };
+        let (alone, together) = (signature(0, 0), signature(1, 0));
+        let grid = Dim3::new(4096, 1, 1);
+        let usual = |most, signature: &Signature| usual_size(grid, most, &caps, signature).to_array();
+        assert_eq!(suggested_size(grid, 1024, &caps, &alone).x, 32, "the suggestion is spread over 64 units");
+        assert_eq!(usual(1024, &alone), [256, 1, 1], "the fallback is not");
+        assert_eq!(usual(1024, &together), [512, 1, 1]);
+        assert_eq!(usual(1024, &signature(0, 1)), [512, 1, 1]);
+        assert_eq!(
+            (usual(100, &alone), usual(300, &together)),
+            ([96, 1, 1], [288, 1, 1]),
+            "the kernel's limit"
+        );
+        let plane =
+            |signature: &Signature| usual_size(Dim3::new(512, 512, 1), 1024, &caps, signature).to_array();
+        assert_eq!((plane(&alone), plane(&together)), ([32, 8, 1], [32, 16, 1]));
+        let whole = |x, y, z| whole_size(Dim3::new(x, y, z), 1024, &caps, &alone).to_array();
+        assert_eq!(
+            (whole(35, 1, 1), whole(5, 8192, 1), whole(7, 5, 9)),
+            ([256, 1, 1], [32, 8, 1], [32, 8, 1])
+        );
+        assert_eq!(whole_size(Dim3::new(5, 9, 1), 100, &caps, &together).to_array(), [32, 2, 1]);
     }
 
     #[test]

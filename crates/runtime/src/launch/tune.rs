@@ -13,7 +13,7 @@ use elinvar_driver::sync::RwLock;
 use elinvar_driver::{DeviceKind, Dim3, Error, Result};
 
 use crate::launch::args::Value;
-use crate::launch::suggest::{candidates, predicted, usual_size};
+use crate::launch::suggest::{candidates, predicted, usual_size, whole_size};
 use crate::memory::span::Span;
 use crate::{Arg, Args, Buffer, Grid, HostAccess, Kernel, Stream, Suggestion};
 
@@ -165,7 +165,7 @@ impl Kernel {
     ///
     /// It measures each of up to eight sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 256. These are the sizes that
     /// the model expects to be fast; on a GPU that runs all in a few milliseconds, those that are so in three measurements of each. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of
-    /// 256 threads (512 with barriers) only if it is faster by more than 2 %, and in three quarters of the rounds of a second comparison. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
+    /// 256 threads (512 with barriers; 32 x 8 in more than one dimension, even of a narrower grid) only if it is faster by more than 2 %, and in three quarters of the rounds of a second comparison. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
     ///
     /// # Safety
     /// As for each of these launches; see [`Kernel::launch`]. The kernel's result must not depend on the threadgroup size.
@@ -202,11 +202,16 @@ impl Kernel {
         let count = if is_cpu { CANDIDATES } else { usize::MAX };
         let mut sizes = candidates(threads, most, caps, signature, count, resident);
         let usual = usual_size(threads, most, caps, signature);
-        sizes.retain(|size| *size != usual);
-        sizes.insert(0, usual);
+        let whole = whole_size(threads, most, caps, signature);
+        sizes.retain(|size| ![usual, whole].contains(size));
+        // The first is kept unless another one is faster.
+        if usual != whole {
+            sizes.insert(0, usual);
+        }
+        sizes.insert(0, whole);
         sizes.truncate(count);
         let cache = Cache::user(env!("CARGO_PKG_VERSION"));
-        let key = cache.key("threadgroup size, 5").text(&self.device.identity()).text(&self.identity);
+        let key = cache.key("threadgroup size, 7").text(&self.device.identity()).text(&self.identity);
         let key = key.text(&format!("{:?}", class(threads))).finish();
         let known: Option<([u32; 3], u64)> = match tuning {
             Tuning::Remembered => cache.load(&key).and_then(|bytes| decode(&bytes)),

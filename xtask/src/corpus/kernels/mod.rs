@@ -36,7 +36,7 @@ mod treeshap;
 mod varied;
 mod whisper;
 
-pub(super) use case::{Argument, Case};
+pub(super) use case::{Argument, Case, GUARD};
 
 /// All cases. Cases of the same file are adjacent.
 pub(super) fn all() -> Vec<Case> {

@@ -2,9 +2,8 @@
 //! sizes of language and image models; and its kernels whose size is not free, with the reason.
 
 use elinvar::{Constants, Device, KernelOptions, Tier, f16};
+use elinvar_sizes::{Given, Launch, Size, usual_of};
 
-use super::launch::{Given, Launch};
-use super::{Size, usual_of};
 use crate::bench::cpu::problem::scattered;
 use crate::bench::cuda::candle::library;
 use crate::failure::Result;
@@ -195,6 +194,7 @@ pub const FREE: [Free; 45] = [
 
 impl Free {
     /// The launch, and 256 threads in the shape of its grid.
+    #[allow(unsafe_code)] // launches
     pub fn on(&self, device: &Device) -> Result<(Launch, Size)> {
         let options = KernelOptions::new().tier(Tier::Optimized);
         let options = match self.file {
@@ -203,7 +203,8 @@ impl Free {
         };
         let kernel = library(device, self.file)?.kernel_with(self.kernel, options)?;
         let (threads, args) = (self.launch)();
-        Ok((Launch::new(device, kernel, threads, args)?, usual_of(threads)))
+        // SAFETY: the arguments have the sizes that the kernel's definition requires.
+        Ok((unsafe { Launch::new(device, kernel, threads, args) }?, usual_of(threads)))
     }
 }
 

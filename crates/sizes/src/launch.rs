@@ -1,11 +1,9 @@
 //! [`Launch`]: a kernel with its arguments in a device's memory, to be launched in threadgroups of any size.
 
 use elinvar::driver::{Access, ElementType, Scalar};
-use elinvar::{Arg, Buffer, Device, Error, Grid, Kernel, Stream, Tuning};
+use elinvar::{Arg, Buffer, CheckedKernel, Device, Error, Grid, Kernel, Result, Stream, Tuning};
 
-use super::{Size, sides, size_text};
-use crate::bench::cpu::problem::Argument;
-use crate::failure::Result;
+use crate::{Size, sides, size_text};
 
 /// An argument of a launch.
 pub enum Given {
@@ -15,20 +13,11 @@ pub enum Given {
     Memory(Vec<u8>),
 }
 
-impl Given {
-    /// The argument of a benchmark's problem.
-    pub fn of(argument: &Argument) -> Self {
-        let bytes = argument.raw().to_vec();
-        match argument {
-            Argument::Float(_) | Argument::Word(_) => Self::Value(bytes),
-            _ => Self::Memory(bytes),
-        }
-    }
-}
-
 /// A kernel with its arguments, which all sizes share.
 pub struct Launch {
+    /// The kernel.
     pub kernel: Kernel,
+    /// Threads of the grid.
     pub threads: Size,
     stream: Stream,
     args: Vec<Held>,
@@ -45,12 +34,21 @@ enum Held {
 }
 
 impl Launch {
-    pub fn new(device: &Device, kernel: Kernel, threads: Size, given: Vec<Given>) -> Result<Self> {
+    /// Copies the arguments to the device's memory.
+    ///
+    /// # Safety
+    /// Launches over the grid must be valid with these arguments in threadgroups of any size ([`Kernel::launch`]): they have the sizes that the kernel's
+    /// definition requires.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another number of arguments than the kernel's; others of the runtime.
+    #[allow(unsafe_code)] // declares an unsafe function
+    pub unsafe fn new(device: &Device, kernel: Kernel, threads: Size, given: Vec<Given>) -> Result<Self> {
         let declared = kernel.signature().args.clone();
         if declared.len() != given.len() {
             let (name, count) = (&kernel.signature().name, declared.len());
-            let why = format!("kernel `{name}` has {count} parameters, the benchmark {}", given.len());
-            return Err(Error::InvalidArgument(why).into());
+            let why = format!("kernel `{name}` has {count} parameters, the launch {}", given.len());
+            return Err(Error::InvalidArgument(why));
         }
         let mut args = Vec::new();
         for (declared, given) in declared.iter().zip(given) {
@@ -72,19 +70,25 @@ impl Launch {
     }
 
     /// Compiles the code for these sizes.
+    ///
+    /// # Errors
+    /// Of the runtime.
     pub fn prepare(&self, sizes: &[Size]) -> Result<()> {
         let pending: Vec<_> = sizes.iter().map(|size| self.kernel.prepare_async(*size)).collect();
-        Ok(pending.into_iter().try_for_each(|compilation| compilation.wait())?)
+        pending.into_iter().try_for_each(|compilation| compilation.wait())
     }
 
-    /// Launches it `count` times in one submission, and returns the duration.
+    /// Launches it `count` times in one submission, and returns the duration in nanoseconds.
+    ///
+    /// # Errors
+    /// Of the runtime.
     #[allow(unsafe_code)] // launches
     pub fn run(&mut self, group: Size, count: u64) -> Result<u64> {
         let grid = Grid::threads(self.threads).group(group);
         let args = self.args();
         let mut commands = self.stream.command_buffer();
         for _ in 0..count {
-            // SAFETY: the arguments have the sizes that the kernel's definition requires.
+            // SAFETY: whoever made `self` vouches for it.
             unsafe { commands.launch(&self.kernel, grid.clone(), &args) }?;
         }
         let timing = commands.submit()?.wait()?;
@@ -92,6 +96,9 @@ impl Launch {
     }
 
     /// The size that [`Kernel::tune_with`] measures.
+    ///
+    /// # Errors
+    /// Of the runtime.
     #[allow(unsafe_code)] // launches
     pub fn tune(&mut self) -> Result<Size> {
         let args = self.args();
@@ -102,25 +109,32 @@ impl Launch {
     }
 
     /// What one launch writes, from the same contents each time: the buffers that the kernel may write.
-    pub fn results(&mut self, group: Size) -> Result<Vec<Vec<u8>>> {
-        for held in &mut self.args {
-            if let Held::Buffer { buffer, before: Some(before), .. } = held {
-                buffer.write(before)?;
-            }
-        }
-        self.run(group, 1)?;
-        let written = self.args.iter().filter_map(|held| match held {
-            Held::Buffer { buffer, before: Some(_), .. } => Some(buffer.to_vec()),
-            _ => None,
-        });
-        Ok(written.collect::<elinvar::Result<_>>()?)
-    }
-
-    /// Compares each byte that launches in threadgroups of these sizes write with what threadgroups of `usual` write.
     ///
     /// # Errors
-    /// `DeviceLost` if results differ, or if no buffer changes.
-    pub fn expect_same(&mut self, usual: Size, sizes: &[Size]) -> Result<()> {
+    /// Of the runtime.
+    pub fn results(&mut self, group: Size) -> Result<Vec<Vec<u8>>> {
+        self.restore()?;
+        self.run(group, 1)?;
+        self.written()
+    }
+
+    /// [`Launch::results`] of the kernel with bounds checks.
+    ///
+    /// # Errors
+    /// `Fault` for an access out of bounds; others of the runtime.
+    pub fn checked_results(&mut self, kernel: &CheckedKernel, group: Size) -> Result<Vec<Vec<u8>>> {
+        self.restore()?;
+        let grid = Grid::threads(self.threads).group(group);
+        let args = self.args();
+        kernel.launch(&self.stream, grid, args)?.wait()?;
+        self.written()
+    }
+
+    /// The first difference between what launches in threadgroups of these sizes and of `usual` write, of all bytes; or that they write nothing.
+    ///
+    /// # Errors
+    /// Of the runtime.
+    pub fn difference(&mut self, usual: Size, sizes: &[Size]) -> Result<Option<String>> {
         let name = self.kernel.signature().name.clone();
         let expected = self.results(usual)?;
         let before = self.args.iter().filter_map(|held| match held {
@@ -128,19 +142,47 @@ impl Launch {
             Held::Value(_) => None,
         });
         if before.eq(&expected) {
-            return Err(Error::DeviceLost(format!("{name}: a launch writes nothing")).into());
+            return Ok(Some(format!("{name}: a launch writes nothing")));
         }
         for size in sizes.iter().filter(|size| **size != usual) {
             for (which, (ours, expected)) in self.results(*size)?.iter().zip(&expected).enumerate() {
                 if let Some(byte) = ours.iter().zip(expected).position(|(a, b)| a != b) {
                     let (size, usual) = (size_text(*size), size_text(usual));
                     let place = format!("byte {byte} of written argument {which}");
-                    let why = format!("{name}: {place} differs between threadgroups of {size} and {usual}");
-                    return Err(Error::DeviceLost(why).into());
+                    return Ok(Some(format!(
+                        "{name}: {place} differs between threadgroups of {size} and {usual}"
+                    )));
                 }
             }
         }
+        Ok(None)
+    }
+
+    /// [`Launch::run`] from the first contents: the time of a kernel that works in place may depend on them, such as on denormal numbers.
+    ///
+    /// # Errors
+    /// Of the runtime.
+    pub fn run_afresh(&mut self, group: Size, count: u64) -> Result<u64> {
+        self.restore()?;
+        self.run(group, count)
+    }
+
+    /// Gives the buffers that the kernel may write their first contents.
+    pub(crate) fn restore(&mut self) -> Result<()> {
+        for held in &mut self.args {
+            if let Held::Buffer { buffer, before: Some(before), .. } = held {
+                buffer.write(before)?;
+            }
+        }
         Ok(())
+    }
+
+    fn written(&self) -> Result<Vec<Vec<u8>>> {
+        let written = self.args.iter().filter_map(|held| match held {
+            Held::Buffer { buffer, before: Some(_), .. } => Some(buffer.to_vec()),
+            _ => None,
+        });
+        written.collect()
     }
 
     fn args(&mut self) -> Vec<Arg> {

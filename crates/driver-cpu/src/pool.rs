@@ -302,6 +302,14 @@ impl Shared {
         self.busy.store(state.busy, Ordering::Relaxed);
     }
 
+    /// Spins until there may be work, for a bounded time. Returns whether there may be.
+    fn spin(&self, before: Before) -> bool {
+        let found = || self.found.load(Ordering::Relaxed) != 0;
+        let is_last = || self.busy.load(Ordering::Relaxed) == 0;
+        wait_awake(AWAKE, found)
+            || (before == Before::Job && wait_awake(AWAKE_IN_JOBS, || found() || is_last()) && found())
+    }
+
     /// Waits for work of a worker. `None` when the pool is closed and no task is left.
     fn next(&self, worker: usize, before: Before) -> Option<Next> {
         let mut state = self.state.lock();
@@ -333,16 +341,6 @@ impl Shared {
                 self.wake[worker].wait(&mut state);
             }
         }
-    }
-}
-
-impl Shared {
-    /// Spins until there may be work, for a bounded time. Returns whether there may be.
-    fn spin(&self, before: Before) -> bool {
-        let found = || self.found.load(Ordering::Relaxed) != 0;
-        let is_last = || self.busy.load(Ordering::Relaxed) == 0;
-        wait_awake(AWAKE, found)
-            || (before == Before::Job && wait_awake(AWAKE_IN_JOBS, || found() || is_last()) && found())
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use elinvar_driver::Result;
 use elinvar_gemm::{Block, Left, Right, multiply as multiply_block};
 
+use super::factor::Factor;
 use super::packed::Product;
 use super::{PER_NS, demand, run_blocks};
 use crate::job::{Demand, RANGE_NS, Work};
@@ -21,10 +22,10 @@ const GROUPS_PER_WORKER: usize = 12;
 /// Groups of a range, while there are more than twice as many.
 const GROUPS_OF_RANGE: u64 = 16;
 
-/// Whether a product with so many columns is computed here. One worker packs the right factor once, and uses a part of the left one at a time.
-pub(super) fn applies(product: &Product, columns: usize, workers: usize) -> bool {
-    let Product { left, rows, terms, .. } = product;
-    workers > 1 && left.is_direct(columns) && *terms <= TERMS && rows * terms <= LEFT
+/// Whether a product of these rows, columns and terms is computed here. One worker packs the right factor once, and uses a part of the left one at a
+/// time.
+pub(super) fn applies(left: &Factor, [rows, columns, terms]: [usize; 3], workers: usize) -> bool {
+    workers > 1 && left.is_direct(columns) && terms <= TERMS && rows * terms <= LEFT
 }
 
 /// Computes all matrices and columns of a product.

@@ -99,7 +99,9 @@ pub(super) fn multiply(
         (false, false) => 1,
     };
     let packed = if shares_right { 1 } else { matrices_at_a_time };
-    let elements = packed * columns_at_a_time.next_multiple_of(wide) * terms;
+    let left = Factor::new(address(left)?, element, p.left, !p.transpose_left);
+    let is_direct = direct::applies(&left, [rows, columns, terms], worker.workers());
+    let elements = if is_direct { 0 } else { packed * columns_at_a_time.next_multiple_of(wide) * terms };
     let bias_elements = if p.bias && element != Element::F32 { rows.max(columns) } else { 0 };
     let mut kept = std::mem::take(&mut worker.panels);
     let panels = kept.reserve((elements + bias_elements) as u64 * 4)?.cast::<f32>();
@@ -118,7 +120,7 @@ pub(super) fn multiply(
     };
     let mut product = Product {
         level,
-        left: Factor::new(address(left)?, element, p.left, !p.transpose_left),
+        left,
         right: Factor::new(address(right)?, element, p.right, p.transpose_right),
         output,
         matrix: (p.result.matrix_bytes / element.size() as u64) as isize,
@@ -133,7 +135,7 @@ pub(super) fn multiply(
         strip: 0,
         stop: stop.clone(),
     };
-    if direct::applies(&product, columns, worker.workers()) {
+    if is_direct {
         (product.matrices, product.columns) = (0..matrices, 0..columns);
         direct::multiply(product, worker)?;
         keep(kept, room, worker);

@@ -5,7 +5,7 @@ use elinvar::{Device, Grid};
 use super::{CaseResult, expect_all, kernel, run};
 
 cases!("grids": three_dimensions_once_each, edges, positions_agree, zero_grid, groups_of_every_shape,
-    rows_that_share_a_loop, dispatch_groups, deep_threadgroups);
+    rows_that_share_a_loop, rows_that_end_before_others, dispatch_groups, deep_threadgroups);
 
 fn three_dimensions_once_each(device: &Device) -> CaseResult {
     let visit = kernel(
@@ -141,6 +141,45 @@ fn rows_that_share_a_loop(device: &Device) -> CaseResult {
             let (x, y, z) = (i % w, i / w % h, i / (w * h));
             let term = |k: u32| left[(y * TERMS + k) as usize].wrapping_mul(right[(k * w + x) as usize]);
             (0..TERMS).fold(1_000_003 * z, |sum, k| sum.wrapping_add(term(k)))
+        });
+    }
+    Ok(())
+}
+
+/// Rows with iterations of their own, as of a sparse matrix: what the others read after the end of theirs, a row does not. Their numbers are at the end of
+/// a buffer, and the longest row would read far behind it. The last rows of the threadgroup are not in the grid.
+fn rows_that_end_before_others(device: &Device) -> CaseResult {
+    let sums = kernel(
+        device,
+        "sums",
+        "kernel void sums(device const int* starts [[buffer(0)]], device const int* columns [[buffer(1)]],
+                          device const int* table [[buffer(2)]], device int* out [[buffer(3)]], constant int& width [[buffer(4)]],
+                          constant int& rows [[buffer(5)]], uint2 p [[thread_position_in_grid]]) {
+            int x = p.x, y = p.y;
+            if (y >= rows || x >= width) return;
+            int sum = 0;
+            for (int at = starts[y]; at < starts[y + 1]; ++at) sum += table[columns[at] + x];
+            out[y * width + x] = sum;
+        }",
+    )?;
+    let lengths = [300_000, 1, 0, 2, 1, 3, 1];
+    let starts: Vec<i32> =
+        (0..=lengths.len()).map(|row| lengths[..row].iter().sum::<usize>() as i32).collect();
+    let columns: Vec<i32> = (0..lengths.iter().sum::<usize>()).map(|at| (at % 5) as i32).collect();
+    let table: Vec<i32> = (0..64).map(|n| n * n).collect();
+    let buffers = (
+        device.buffer_with_data(&starts)?,
+        device.buffer_with_data(&columns)?,
+        device.buffer_with_data(&table)?,
+    );
+    for (width, group) in [(8, (32, 8)), (16, (16, 8)), (14, (32, 8)), (5, (8, 8))] {
+        let mut out = device.buffer::<i32>(lengths.len() * width)?;
+        let args = (&buffers.0, &buffers.1, &buffers.2, &mut out, width as i32, lengths.len() as i32);
+        run(device, &sums, Grid::threads((width, lengths.len())).group(group), args)?;
+        expect_all(&out.to_vec()?, |e| {
+            let (row, x) = (e / width, e % width);
+            let of = &columns[starts[row] as usize..starts[row + 1] as usize];
+            of.iter().fold(0_i32, |sum, column| sum.wrapping_add(table[*column as usize + x]))
         });
     }
     Ok(())

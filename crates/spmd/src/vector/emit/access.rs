@@ -5,6 +5,7 @@ use elinvar_ir::{CastOp, Const, Inst, Op, Operand, Type, Typed};
 use super::{Emit, Forms};
 use crate::analysis::vector_shape::{Offsets, Shape};
 use crate::support::builder::{call, i32_const};
+use crate::support::gep::{Step, steps};
 use crate::support::vector_intrinsics::mangled;
 use crate::vector::gather_scatter::memory_type;
 
@@ -72,7 +73,10 @@ impl Emit<'_, '_> {
         let known = self.source.uniform.of(result).clone();
         if let Some(p) = known.pattern() {
             let scalars = (0..self.source.parts(p.same)).map(|part| {
-                let op = self.scalar_op(&inst.op, part);
+                let mut op = self.scalar_op(&inst.op, part);
+                if let Op::Load { ptr: at, .. } = &mut op {
+                    at.op = self.readable(ptr, at.op.clone(), ty, part);
+                }
                 self.b.value(ty.clone(), None, op).into()
             });
             let forms = Forms { scalars: scalars.collect(), vectors: Vec::new() };
@@ -84,6 +88,7 @@ impl Emit<'_, '_> {
         let access = self.access(ty, *align);
         let vectors = (0..self.factor()).map(|part| match self.address(ptr, part) {
             Address::One(at) => {
+                let at = self.readable(ptr, at, ty, part);
                 let one = self.b.load(ty.clone(), at, None);
                 self.splat(one.into(), ty)
             }
@@ -100,6 +105,39 @@ impl Emit<'_, '_> {
         });
         let vectors = vectors.collect();
         self.define(result, Forms { scalars: Vec::new(), vectors });
+    }
+
+    /// The address `at` of a scalar load for a part, or that of a stack slot if the part has no active lane: its own address may then be any number, such
+    /// as that behind the last iteration of its loop, which other parts are still in. If all parts have the address, the block is skipped
+    /// without active lanes.
+    fn readable(&mut self, ptr: &Typed, at: Operand, ty: &Type, part: usize) -> Operand {
+        let is_same = self.known(&ptr.op, &ptr.ty).is_same();
+        if self.mask.is_none() || self.factor() == 1 || is_same || self.is_within(ptr, ty) {
+            return at;
+        }
+        let spare = self.zeroed_slot(ty);
+        let mask = self.part_mask(part);
+        let (cond, a) = (Typed::new(Type::I1, self.any(&[mask])), Typed::new(Type::PTR, at));
+        let select = Op::Select { flags: String::new(), cond, a, b: Typed::new(Type::PTR, spare) };
+        self.b.value(Type::PTR, None, select).into()
+    }
+
+    /// Whether an address is in a threadgroup variable for all values that its indices can have.
+    fn is_within(&self, ptr: &Typed, ty: &Type) -> bool {
+        let module = self.source.module;
+        let definition = ptr.op.value().and_then(|value| self.source.definition(value)).map(|inst| &inst.op);
+        let Some(Op::Gep { source, base, indices, .. }) = definition else { return false };
+        let Operand::Const(Const::Global(name)) = &base.op else { return false };
+        let Some(global) = module.global(name).filter(|_| self.source.is_threadgroup(&ptr.op)) else {
+            return false;
+        };
+        let steps = steps(module, source, indices).into_iter().zip(indices);
+        let mut most = steps.map(|(step, index)| match step? {
+            Step::Field(offset) => Some(offset),
+            Step::Elements(size) => self.known(&index.op, &index.ty).max.checked_mul(size),
+        });
+        let end = most.try_fold(ty.size_align(module).0, |sum, bytes| sum.checked_add(bytes?));
+        end.is_some_and(|end| end <= global.ty.size_align(module).0)
     }
 
     pub(super) fn load_row(&mut self, access: &Access, at: Operand, part: usize) -> Operand {

@@ -59,6 +59,8 @@ pub(crate) struct Slots {
     phis: HashMap<ValueId, Forms>,
     /// Slots of simdgroup matrices.
     matrices: Vec<Operand>,
+    /// Slots of zeros, by type.
+    zeroed: Vec<(Type, Operand)>,
 }
 
 /// Inputs of the emission, shared by all code of a kernel.
@@ -294,6 +296,19 @@ impl<'a, 'f> Emit<'a, 'f> {
         let slot = self.b.value(Type::PTR, None, Op::Alloca { ty, count: None, align: None, addrspace: 0 });
         self.b.at = at;
         slot.into()
+    }
+
+    /// A stack slot of zeros, which is only read.
+    pub fn zeroed_slot(&mut self, ty: &Type) -> Operand {
+        if let Some((_, slot)) = self.slots.zeroed.iter().find(|(of, _)| of == ty) {
+            return slot.clone();
+        }
+        let slot = self.slot(ty.clone());
+        let at = std::mem::replace(&mut self.b.at, self.entry);
+        self.b.store(ty.clone(), Const::Zero, slot.clone());
+        self.b.at = at;
+        self.slots.zeroed.push((ty.clone(), slot.clone()));
+        slot
     }
 
     /// A vector of one constant.

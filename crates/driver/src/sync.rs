@@ -10,6 +10,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 #[cfg(not(elinvar_thread_sanitizer))]
 use std::sync;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -125,9 +126,15 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A condition variable. Waits may wake spuriously.
+/// A condition variable. Waits may wake spuriously. Whoever notifies has changed what is waited for with the lock held.
+///
+/// A notification that nobody waits for is free, where the standard library's is a system call.
 #[derive(Default)]
-pub struct Condvar(sync::Condvar);
+pub struct Condvar {
+    inner: sync::Condvar,
+    /// Threads that wait. Changes under the lock of their guards, so that whoever changes what they wait for sees them.
+    waiting: AtomicUsize,
+}
 
 /// Whether a timed wait has timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,20 +150,26 @@ impl Waited {
 impl Condvar {
     /// Creates a condition variable.
     pub const fn new() -> Self {
-        Self(sync::Condvar::new())
+        Self { inner: sync::Condvar::new(), waiting: AtomicUsize::new(0) }
     }
 
     /// Releases the lock and blocks until notified, then locks again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        guard.through(|held| (self.0.wait(held).unwrap_or_else(PoisonError::into_inner), ()));
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        guard.through(|held| (self.inner.wait(held).unwrap_or_else(PoisonError::into_inner), ()));
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// As [`Condvar::wait`], for at most `timeout`.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> Waited {
-        guard.through(|held| {
-            let (held, waited) = self.0.wait_timeout(held, timeout).unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waited = guard.through(|held| {
+            let waited = self.inner.wait_timeout(held, timeout);
+            let (held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             (held, Waited(waited.timed_out()))
-        })
+        });
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        waited
     }
 
     /// As [`Condvar::wait`], until `then` at the latest.
@@ -166,12 +179,16 @@ impl Condvar {
 
     /// Wakes one waiting thread.
     pub fn notify_one(&self) {
-        self.0.notify_one();
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.inner.notify_one();
+        }
     }
 
     /// Wakes all waiting threads.
     pub fn notify_all(&self) {
-        self.0.notify_all();
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.inner.notify_all();
+        }
     }
 }
 
@@ -309,6 +326,32 @@ mod tests {
             changed.notify_one();
             assert!(waits.join().is_ok_and(|woken| woken));
         });
+        let mut is_set = lock.lock();
+        while !changed.wait_for(&mut is_set, Duration::from_millis(1)).timed_out() {}
+        assert_eq!(changed.waiting.load(Ordering::Relaxed), 0, "nobody waits any more");
+    }
+
+    #[test]
+    fn no_notification_is_lost() {
+        const TURNS: usize = 10_000;
+        let (turn, changed) = (Mutex::new(0), Condvar::new());
+        std::thread::scope(|scope| {
+            for own in 0..2 {
+                let (turn, changed) = (&turn, &changed);
+                scope.spawn(move || {
+                    for _ in 0..TURNS {
+                        let mut turn = turn.lock();
+                        while *turn % 2 != own {
+                            assert!(!changed.wait_for(&mut turn, Duration::from_secs(60)).timed_out());
+                        }
+                        *turn += 1;
+                        drop(turn);
+                        changed.notify_one();
+                    }
+                });
+            }
+        });
+        assert_eq!(*turn.lock(), 2 * TURNS);
     }
 
     #[test]

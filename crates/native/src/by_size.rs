@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use elinvar_driver::sync::{Mutex, OnceLock, RwLock};
+use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{Dim3, Error, Result};
 use elinvar_spmd::{RowSizes, SizeBound};
 
@@ -40,10 +40,8 @@ pub struct BySize<C>(Arc<Shared<C>>);
 struct Shared<C> {
     specialization: Specialization,
     build: Build<C>,
-    /// The size that was prepared first, which most kernels use alone. Read without a lock.
-    first: OnceLock<(Size, Arc<Slot<C>>)>,
-    /// All prepared sizes, and the general code.
-    ready: RwLock<HashMap<Size, Arc<Slot<C>>>>,
+    /// All prepared sizes, in their order, and the general code. Read without a lock, from the start: most kernels have one size, few have many.
+    ready: boxcar::Vec<(Size, Arc<Slot<C>>)>,
     /// Per size, a lock that the thread that builds it holds. A thread that holds that of a size may wait for that of the general code.
     building: Mutex<HashMap<Size, Arc<Mutex<()>>>>,
 }
@@ -99,32 +97,26 @@ impl<C: Send + Sync + 'static> BySize<C> {
         build: impl Fn(Option<Dim3>, SizeBound, bool) -> Result<Made<C>> + Send + Sync + 'static,
     ) -> Self {
         let build = move |(group, objects): Size, optimize| build(group, objects, optimize);
-        let (first, ready, building) = (OnceLock::new(), RwLock::default(), Mutex::default());
-        Self(Arc::new(Shared { specialization, build: Box::new(build), first, ready, building }))
+        let (ready, building) = (boxcar::Vec::new(), Mutex::default());
+        Self(Arc::new(Shared { specialization, build: Box::new(build), ready, building }))
     }
 
     /// The code for a launch with this size, if it has been prepared: the optimized code as soon as it is there.
     pub fn get(&self, group: Dim3, objects: SizeBound) -> Option<Arc<C>> {
-        let size = (Some(group), objects);
-        match self.0.first.get() {
-            Some((first, slot)) if *first == size => Some(slot.newest().code.clone()),
-            _ => self.0.ready.read().get(&size).map(|slot| slot.newest().code.clone()),
-        }
+        self.0.ready((Some(group), objects)).map(|slot| slot.newest().code.clone())
     }
 
     /// Reports the processor time of a launch with this size.
     pub fn ran(&self, group: Dim3, objects: SizeBound, ns: u64) {
         let (size, Some(evidence)) = ((Some(group), objects), self.0.specialization.evidence) else { return };
-        let is_first = self.0.first.get().is_some_and(|(first, _)| *first == size);
-        if !is_first && self.0.ready.read().get(&size).is_some_and(|slot| slot.ran(ns, evidence)) {
+        if self.0.ready(size).is_some_and(|slot| slot.ran(ns, evidence)) {
             self.0.optimize_in_background(size);
         }
     }
 
     /// Whether all code for a threadgroup size is optimized; `None` if none has been prepared.
     pub fn is_optimized(&self, group: Dim3) -> Option<bool> {
-        let ready = self.0.ready.read();
-        let mut all = ready.iter().filter(|((of, _), _)| *of == Some(group)).peekable();
+        let mut all = self.0.all().filter(|((of, _), _)| *of == Some(group)).peekable();
         all.peek()?;
         Some(all.all(|(_, slot)| slot.newest().optimized))
     }
@@ -135,12 +127,10 @@ impl<C: Send + Sync + 'static> BySize<C> {
     /// Those of `build`. The next call tries again.
     pub fn prepare(&self, group: Dim3, objects: SizeBound) -> Result<()> {
         let size = (Some(group), objects);
-        if self.0.first.get().is_some_and(|(first, _)| *first == size)
-            || self.0.ready.read().contains_key(&size)
-        {
-            return Ok(());
+        match self.0.ready(size) {
+            Some(_) => Ok(()),
+            None => self.0.prepare(size, true, true),
         }
-        self.0.prepare(size, true, true)
     }
 
     /// Builds optimized code that is specialized for a threadgroup size, for all bounds that have been prepared, or the default one, or waits
@@ -149,8 +139,8 @@ impl<C: Send + Sync + 'static> BySize<C> {
     /// # Errors
     /// Those of `build`.
     pub fn optimize(&self, group: Dim3) -> Result<()> {
-        let known =
-            self.0.ready.read().keys().copied().filter(|(of, _)| *of == Some(group)).collect::<Vec<_>>();
+        let known: Vec<Size> =
+            self.0.all().map(|(size, _)| *size).filter(|(of, _)| *of == Some(group)).collect();
         if known.is_empty() {
             let size = (Some(group), SizeBound::DEFAULT);
             self.0.prepare(size, self.0.specialization.evidence.is_none(), false)?;
@@ -161,11 +151,19 @@ impl<C: Send + Sync + 'static> BySize<C> {
 }
 
 impl<C: Send + Sync + 'static> Shared<C> {
+    fn all(&self) -> impl Iterator<Item = &(Size, Arc<Slot<C>>)> {
+        self.ready.iter().map(|(_, prepared)| prepared)
+    }
+
+    fn ready(&self, size: Size) -> Option<&Arc<Slot<C>>> {
+        self.all().find(|(of, _)| *of == size).map(|(_, slot)| slot)
+    }
+
     /// Builds the code for a size; `may_share`: or shares general code. Code that can be optimized is, `in_background`.
     fn prepare(self: &Arc<Self>, size: Size, may_share: bool, in_background: bool) -> Result<()> {
         let turn = self.turn(size);
         let _mine = turn.lock();
-        if self.ready.read().contains_key(&size) {
+        if self.ready(size).is_some() {
             return Ok(());
         }
         let general = if may_share { self.general(size)? } else { None };
@@ -177,11 +175,9 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 Slot::new(Base::Own(Made { code: Arc::new(code), optimized, optimizable, row_sizes }))
             }
         };
-        if size.0.is_some() {
-            self.first.get_or_init(|| (size, slot.clone()));
-        }
-        self.ready.write().insert(size, slot.clone());
-        if in_background && is_own && slot.is_replaceable() {
+        let is_replaceable = slot.is_replaceable();
+        self.ready.push((size, slot));
+        if in_background && is_own && is_replaceable {
             self.optimize_in_background(size);
         }
         Ok(())
@@ -198,24 +194,22 @@ impl<C: Send + Sync + 'static> Shared<C> {
             }
         }
         let is_enough = {
-            let ready = self.ready.read();
-            let served = ready.values().find_map(|slot| slot.newest().row_sizes);
+            let served = self.all().find_map(|(_, slot)| slot.newest().row_sizes);
             let is_served = |group: Dim3| served.is_some_and(|sizes| sizes.contains(group.to_array()));
-            let others =
-                ready.keys().filter(|(of, bound)| *bound == objects && of.is_some_and(is_served)).count();
+            let is_other = |(of, bound): &Size| *bound == objects && of.is_some_and(is_served);
+            let others = self.all().filter(|(size, _)| is_other(size)).count();
             is_served(group) && others >= self.specialization.sizes
         };
         if !is_enough {
             return Ok(None);
         }
         self.prepare(general, false, true)?;
-        Ok(self.ready.read().get(&general).cloned())
+        Ok(self.ready(general).cloned())
     }
 
     /// Replaces the code for a prepared size, if it is replaceable.
     fn optimize(self: &Arc<Self>, size: Size) -> Result<()> {
-        let slot = self.ready.read().get(&size).cloned();
-        let Some(slot) = slot else { return Ok(()) };
+        let Some(slot) = self.ready(size) else { return Ok(()) };
         if matches!(slot.base, Base::General(..)) && self.specialization.evidence.is_none() {
             return self.optimize((None, size.1));
         }

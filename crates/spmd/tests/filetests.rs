@@ -7,7 +7,7 @@
 //! - `; CHECK-NOT: TEXT`: no line between the last match and the next one (or the end) contains it.
 //!
 //! Empty lines, and spaces at both ends of a line, do not count. A pass runs with all that its pipeline runs before it. Options: `target=nvptx`,
-//! `lanes=N` (default 8), `group=X` (default 64), `invariant=BYTES,…`, `checks=BYTES,…`, `stoppable`, `approximate`, `scalef`,
+//! `lanes=N` (default 8), `group=X` or `group=XxY` (default 64), `invariant=BYTES,…`, `checks=BYTES,…`, `stoppable`, `approximate`, `scalef`,
 //! `gib=N` (size of the largest buffer).
 //!
 //! `ELINVAR_BLESS=1` replaces the expectations of a file that fails by `CHECK` and `CHECK-NEXT` lines for its entry.
@@ -76,8 +76,10 @@ fn output(text: &str) -> Result<(Target, String, String), String> {
             ("target", "nvptx") => target = Target::Nvptx,
             ("lanes", n) => lanes = n.parse().map_err(|_| format!("line 1: `{word}`"))?,
             ("group", "dynamic") => group = GroupSize::Dynamic(1024),
-            ("group", n) => {
-                group = [n.parse().map_err(|_| format!("line 1: `{word}`"))?, 1, 1].into();
+            ("group", sizes) => {
+                let (x, y) = sizes.split_once('x').unwrap_or((sizes, "1"));
+                let size = |text: &str| text.parse().map_err(|_| format!("line 1: `{word}`"));
+                group = [size(x)?, size(y)?, 1].into();
             }
             ("invariant", list) => invariant = numbers(list),
             ("checks", list) => {

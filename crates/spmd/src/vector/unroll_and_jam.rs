@@ -4,17 +4,22 @@
 //! of one matrix, a column of the other) are loaded once and stay in registers, and so that chains of loop-carried values overlap. The
 //! loop-carried values of each vector must stay in registers too. A loop with neither gains nothing.
 
-use elinvar_ir::{BlockId, Op};
+use std::collections::HashSet;
+
+use elinvar_ir::{BlockId, Op, Operand, ValueId};
 
 use crate::analysis::lane_layout::Layout;
 use crate::analysis::uniformity::Uniformity;
-use crate::analysis::vector_shape::Shape;
+use crate::analysis::vector_shape::{Known, Offsets, Pattern, Shape};
+use crate::intrinsic::Position;
 use crate::kernel::Kernel;
 
 /// Maximum unroll-and-jam factor; larger factors gain nothing.
 const MOST: u32 = 16;
 /// Maximum number of instructions of a kernel, multiplied by the factor.
 const CODE: usize = 6000;
+/// Bytes of a cache line, at most.
+const CACHE_LINE: u64 = 64;
 
 /// The factor: 1 if the threadgroup's size is dynamic. From the uniformity with factor 1. `registers` is the number of vectors that fit into the registers.
 pub(crate) fn factor(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, registers: u32) -> u32 {
@@ -59,5 +64,61 @@ pub(crate) fn factor(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, reg
     while factor > 1 && !fits(factor) {
         factor /= 2;
     }
-    factor
+    if replaces_lines(kernel, uniform, factor, per_row) { 1 } else { factor }
+}
+
+/// Whether each lane walks along cache lines of its own, so that those of several vectors replace each other: with a stride of a power of two, two
+/// vectors are enough. Rows of the threadgroup share lines if the addresses depend on x alone.
+fn replaces_lines(kernel: &Kernel, uniform: &Uniformity, factor: u32, per_row: u32) -> bool {
+    let Some((cfg, _)) = uniform.cfg() else { return false };
+    let rows = factor / per_row;
+    let blocks = cfg.order.iter().filter(|b| cfg.loop_of(**b).is_some());
+    let mut accesses =
+        blocks.flat_map(|b| kernel.function.block(*b).insts.iter().map(move |inst| (*b, inst)));
+    accesses.any(|(block, inst)| match &inst.op {
+        Op::Load { ptr, .. } | Op::Store { ptr, .. } => {
+            is_far_apart(&uniform.at(&ptr.op, &ptr.ty, block)) && {
+                let [x, y, z] = thread_dimensions(kernel, uniform, &ptr.op);
+                y || z || x && rows < per_row.max(2)
+            }
+        }
+        _ => false,
+    })
+}
+
+/// Whether lanes access cache lines of their own.
+fn is_far_apart(address: &Known) -> bool {
+    match &address.shape {
+        Shape::Varying => true,
+        Shape::Lanes(Pattern { offsets: Offsets::Linear(step), .. }) => step.unsigned_abs() >= CACHE_LINE,
+        Shape::Lanes(_) | Shape::Unknown => false,
+    }
+}
+
+/// The dimensions of the thread's position in the threadgroup of which an address is computed. Loaded indices do not count: a table's lines are shared.
+fn thread_dimensions(kernel: &Kernel, uniform: &Uniformity, address: &Operand) -> [bool; 3] {
+    let (mut found, mut seen) = ([false; 3], HashSet::new());
+    let mut open: Vec<ValueId> = address.value().into_iter().collect();
+    while let Some(value) = open.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        if let Some((Position::Thread, dimension)) = kernel.positions.get(&value) {
+            found[dimension % 3] = true;
+        }
+        if let Some(inst) = uniform.definition(kernel, value)
+            && matches!(
+                inst.op,
+                Op::Binary { .. }
+                    | Op::Cast { .. }
+                    | Op::Gep { .. }
+                    | Op::Select { .. }
+                    | Op::Phi { .. }
+                    | Op::Freeze(_)
+            )
+        {
+            open.extend(inst.op.operands().into_iter().filter_map(Operand::value));
+        }
+    }
+    found
 }

@@ -4,6 +4,7 @@ pub(crate) mod args;
 pub(crate) mod bind;
 pub(crate) mod bound;
 pub(crate) mod bundle;
+pub(crate) mod candidates;
 pub(crate) mod command_buffer;
 pub(crate) mod command_list_pool;
 pub(crate) mod compilation;

@@ -6,10 +6,9 @@
 //!
 //! On a CPU, threadgroups of a grid with few threads are smaller, so that all cores have some ([`spread`]).
 
-use std::cmp::Reverse;
 use std::fmt;
 
-use elinvar_driver::{ArgKind, Caps, CodeFacts, DeviceKind, Dim3, Signature};
+use elinvar_driver::{ArgKind, Caps, CodeFacts, DeviceKind, Dim3, Limits, Signature};
 
 /// A threadgroup size and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +73,10 @@ pub(crate) fn usual_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signatu
 /// [`usual_size`] for a large grid, whatever this one is: threadgroups that a narrow grid does not fill. A simdgroup's code is one for consecutive threads
 /// along x, and on a CPU that can be worth more than the lanes that idle; docs/analysis.md has the measurements.
 pub(crate) fn whole_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
-    let large =
-        if grid.y > 1 || grid.z > 1 { Dim3::new(u32::MAX, u32::MAX, 1) } else { Dim3::new(u32::MAX, 1, 1) };
+    if grid.z > 1 && grid.x >= caps.limits.simdgroup_width {
+        return usual_size(grid, most, caps, signature);
+    }
+    let large = Dim3::new(u32::MAX, if grid.y > 1 { u32::MAX } else { 1 }, 1);
     usual_size(large, most, caps, signature)
 }
 
@@ -119,141 +120,25 @@ fn aim(code: Option<CodeFacts>) -> (u32, &'static str) {
     }
 }
 
-/// Sizes that are tried at least for launches of `grid`: powers of two of threads, in the shape of the suggestion and, in two and three
-/// dimensions, narrower and wider ones.
-pub(crate) fn shapes(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Vec<Dim3> {
-    let width = caps.limits.simdgroup_width;
-    let most = most.clamp(1, caps.limits.max_threads_per_threadgroup.max(1));
-    let mut sizes = vec![suggested_size(grid, most, caps, signature)];
-    let mut add = |size: Dim3| {
-        if !sizes.contains(&size) {
-            sizes.push(size);
-        }
-    };
-    for aim in (0..6).map(|power| width << power).filter(|aim| *aim <= most) {
-        add(shape_on(caps, grid, aim));
-        if grid.y > 1 {
-            for x in [4, 8, 16, 64, 128, 256, 512].into_iter().filter(|x| *x <= aim && *x <= grid.x) {
-                let rest = aim / x;
-                let z = if grid.z > 1 { floor_power((rest / 4).max(1)).min(floor_power(grid.z)) } else { 1 };
-                let size = Dim3::new(x, (rest / z).min(floor_power(grid.y)), z);
-                let limits = caps.limits.max_threadgroup_size;
-                if size.x <= limits.x && size.y <= limits.y && size.z <= limits.z {
-                    add(size);
-                }
-            }
-        }
-    }
-    sizes
-}
-
-/// Candidates for tuning, the suggested size first: of all [`shapes`], those that the model expects to be fastest, up to `count`.
-///
-/// The model is of what a size changes: lanes that idle in threadgroups at the grid's edges and in incomplete simdgroups, units that idle in the last wave of
-/// threadgroups, the start of a threadgroup, and the share of its simdgroups that a unit holds, of which a half hides latencies. `resident` is the
-/// number of threadgroups of a size that the device holds at a time, if it is known.
-pub(crate) fn candidates(
-    grid: Dim3,
-    most: u32,
-    caps: &Caps,
-    signature: &Signature,
-    count: usize,
-    resident: impl Fn(Dim3) -> Option<u64>,
-) -> Vec<Dim3> {
-    let all = shapes(grid, most, caps, signature);
-    let units = f64::from(caps.limits.compute_units.max(1));
-    let predicted = |size: Dim3| predict(grid, size, caps.limits.simdgroup_width, units, resident(size));
-    let mut rest: Vec<(f64, Dim3)> = all[1..].iter().map(|size| (predicted(*size), *size)).collect();
-    rest.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let rest: Vec<Dim3> = rest.into_iter().map(|(_, size)| size).collect();
-    let mut sizes = varied(all[0], &rest);
-    sizes.truncate(count);
-    sizes
-}
-
-/// Sizes in the model's order so that few of them are of many kinds, `first` at the front: the model does not know which of the grid's dimensions memory
-/// follows, so numbers of threads, narrow shapes and wide shapes take turns.
-fn varied(first: Dim3, rest: &[Dim3]) -> Vec<Dim3> {
-    let volumes = best_of_each(rest, |size| size.volume(), |volume| volume != first.volume());
-    let mut narrow = best_of_each(rest, |size| size.x, |x| x < first.x);
-    let mut wide = best_of_each(rest, |size| size.x, |x| x > first.x);
-    narrow.sort_by_key(|size| size.x);
-    wide.sort_by_key(|size| Reverse(size.x));
-    let mut lists = [volumes, narrow, wide].map(Vec::into_iter);
-    let mut sizes = vec![first];
-    let mut add = |size: Dim3| {
-        if !sizes.contains(&size) {
-            sizes.push(size);
-        }
-    };
-    while lists.iter().any(|list| list.len() > 0) {
-        lists.iter_mut().filter_map(Iterator::next).for_each(&mut add);
-    }
-    rest.iter().copied().for_each(&mut add);
-    sizes
-}
-
-/// The first size with each value of a key that is wanted.
-fn best_of_each<K: PartialEq + Copy>(
-    sizes: &[Dim3],
-    key: impl Fn(Dim3) -> K,
-    is_wanted: impl Fn(K) -> bool,
-) -> Vec<Dim3> {
-    let mut seen = Vec::new();
-    let is_first = |size: &&Dim3| {
-        let key = key(**size);
-        let is_new = is_wanted(key) && !seen.contains(&key);
-        seen.push(key);
-        is_new
-    };
-    sizes.iter().filter(is_first).copied().collect()
-}
-
-/// The size that the model expects to be fastest; the suggested one, unless another is expected to save more than 2 %.
-pub(crate) fn predicted(
-    grid: Dim3,
-    most: u32,
-    caps: &Caps,
-    signature: &Signature,
-    resident: impl Fn(Dim3) -> Option<u64>,
-) -> Dim3 {
-    let units = f64::from(caps.limits.compute_units.max(1));
-    let time = |size: &Dim3| predict(grid, *size, caps.limits.simdgroup_width, units, resident(*size));
-    let all = candidates(grid, most, caps, signature, 2, &resident);
-    match all[..] {
-        [first, best, ..] if time(&best) < 0.98 * time(&first) => best,
-        _ => suggested_size(grid, most, caps, signature),
-    }
-}
-
-/// The expected time of a launch with a threadgroup size, in units of its own.
-fn predict(grid: Dim3, size: Dim3, simdgroup: u32, units: f64, resident: Option<u64>) -> f64 {
-    /// A threadgroup's start in simdgroups' executions, and simdgroups of a unit that are enough to hide latencies.
-    const START: f64 = 0.5;
-    const ENOUGH: f64 = 32.0;
-    let groups: f64 = grid
-        .to_array()
-        .iter()
-        .zip(size.to_array())
-        .map(|(all, one)| f64::from(all.div_ceil(one.max(1))))
-        .product();
-    let simdgroups = (size.volume() as f64 / f64::from(simdgroup.max(1))).ceil();
-    let work = groups * (simdgroups + START);
-    let slots = resident.map_or(units, |resident| (resident as f64).max(1.0));
-    let waves = (groups / slots).max(f64::MIN_POSITIVE);
-    let tail = waves.ceil() / waves;
-    let held = resident.map_or(ENOUGH, |resident| resident as f64 / units * simdgroups);
-    work * tail * (ENOUGH / held).max(1.0)
-}
-
 /// The largest multiple of `unit` up to `value`; `value` if there is none.
 fn floor_multiple(value: u32, unit: u32) -> u32 {
     if value < unit { value } else { value / unit * unit }
 }
 
 /// [`shape`] within a device's limits.
-fn shape_on(caps: &Caps, grid: Dim3, aim: u32) -> Dim3 {
-    shape(grid, aim, caps.limits.max_threadgroup_size, caps.limits.simdgroup_width)
+pub(crate) fn shape_on(caps: &Caps, grid: Dim3, aim: u32) -> Dim3 {
+    let Limits { max_threadgroup_size, simdgroup_width, .. } = caps.limits;
+    let grid = if caps.kind == DeviceKind::Cpu { narrowed(grid, simdgroup_width) } else { grid };
+    shape(grid, aim, max_threadgroup_size, simdgroup_width)
+}
+
+/// A plane or volume that is narrower than a simdgroup, with the power of two before its width if more than a quarter of the next one's lanes would
+/// idle: on a CPU, threadgroups without idle lanes and narrow ones at the edge are faster.
+fn narrowed(grid: Dim3, simdgroup: u32) -> Dim3 {
+    let next = grid.x.max(1).checked_next_power_of_two().unwrap_or(u32::MAX);
+    let is_narrow = next <= simdgroup && (grid.y > 1 || grid.z > 1);
+    let x = if is_narrow && 4 * grid.x < 3 * next { next / 2 } else { grid.x };
+    Dim3 { x, ..grid }
 }
 
 /// Shape of about `aim` threads for the grid.
@@ -283,12 +168,25 @@ fn floor_power(value: u32) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use elinvar_driver::Driver as _;
 
     use super::*;
 
     const LIMITS: Dim3 = Dim3::new(1024, 1024, 64);
+
+    pub(crate) fn signature(barriers: u32, grid_barriers: u32) -> Signature {
+        Signature {
+            name: "k".into(),
+            args: Vec::new(),
+            builtins: Vec::new(),
+            file: String::new(),
+            line: 1,
+            max_threads_per_threadgroup: None,
+            code: Some(CodeFacts { barriers, grid_barriers, ..CodeFacts::default() }),
+            logs: Vec::new(),
+        }
+    }
 
     fn choose(grid: impl Into<Dim3>, aim: u32) -> [u32; 3] {
         shape(grid.into(), aim, LIMITS, 32).to_array()
@@ -304,6 +202,9 @@ mod tests {
         assert_eq!(choose((1000, 2), 256), [32, 2, 1]);
         assert_eq!(choose((1, 1000), 256), [1, 256, 1]);
         assert_eq!(choose((3, 1000), 256), [4, 64, 1]);
+        let narrow = |x: u32| narrowed(Dim3::new(x, 1000, 1), 32).x;
+        assert_eq!([1, 3, 5, 6, 9, 12, 17, 24, 33].map(narrow), [1, 3, 4, 6, 8, 12, 16, 24, 33]);
+        assert_eq!(narrowed(Dim3::new(5, 1, 1), 32).x, 5);
         assert_eq!(choose((100, 100, 100), 256), [32, 4, 2]);
         assert_eq!(choose((100, 2, 1000), 256), [32, 2, 4]);
         assert_eq!(choose((100, 1, 1000), 256), [32, 1, 8]);
@@ -337,24 +238,6 @@ mod tests {
     }
 
     #[test]
-    fn the_model_counts_idle_lanes_units_and_starts() {
-        let time = |grid: u32, size: u32, units: f64| {
-            predict(Dim3::new(grid, 1, 1), Dim3::new(size, 1, 1), 32, units, None)
-        };
-        assert!(time(1 << 20, 256, 4.0) < time(1 << 20, 32, 4.0), "starts");
-        assert!(time(1 << 20, 256, 4.0) < time(1 << 20, 264, 4.0), "an incomplete simdgroup");
-        assert!(time(2048, 256, 8.0) < time(2048, 1024, 8.0), "units without work");
-        let held =
-            |groups: u64| predict(Dim3::new(1 << 20, 1, 1), Dim3::new(256, 1, 1), 32, 100.0, Some(groups));
-        assert!(held(800) < held(100), "few simdgroups hide no latencies");
-        assert_eq!(
-            held(400),
-            predict(Dim3::new(1 << 20, 1, 1), Dim3::new(256, 1, 1), 32, 100.0, Some(400)),
-            "the same each time"
-        );
-    }
-
-    #[test]
     fn a_grid_of_few_threads_is_spread_over_the_units() {
         let of = |threads: u32, aim: u32, units: u32| halved(threads.into(), aim, units, 32);
         // 4 threadgroups for each of 2 units.
@@ -377,16 +260,6 @@ mod tests {
         let device = elinvar_driver_cpu::CpuDriver::with_threads(2).devices().unwrap().remove(0);
         let mut caps = device.caps().clone();
         caps.limits.compute_units = 64;
-        let signature = |barriers, grid_barriers| Signature {
-            name: "k".into(),
-            args: Vec::new(),
-            builtins: Vec::new(),
-            file: String::new(),
-            line: 1,
-            max_threads_per_threadgroup: None,
-            code: Some(CodeFacts { barriers, grid_barriers, ..CodeFacts::default() }),
-            logs: Vec::new(),
-        };
         let (alone, together) = (signature(0, 0), signature(1, 0));
         let grid = Dim3::new(4096, 1, 1);
         let usual = |most, signature: &Signature| usual_size(grid, most, &caps, signature).to_array();
@@ -404,26 +277,10 @@ mod tests {
         assert_eq!((plane(&alone), plane(&together)), ([32, 8, 1], [32, 16, 1]));
         let whole = |x, y, z| whole_size(Dim3::new(x, y, z), 1024, &caps, &alone).to_array();
         assert_eq!(
-            (whole(35, 1, 1), whole(5, 8192, 1), whole(7, 5, 9)),
-            ([256, 1, 1], [32, 8, 1], [32, 8, 1])
+            [whole(35, 1, 1), whole(5, 8192, 1), whole(7, 5, 9), whole(7, 1, 9), whole(99, 99, 9)],
+            [[256, 1, 1], [32, 8, 1], [32, 8, 1], [256, 1, 1], [32, 4, 2]]
         );
         assert_eq!(whole_size(Dim3::new(5, 9, 1), 100, &caps, &together).to_array(), [32, 2, 1]);
-    }
-
-    #[test]
-    fn few_sizes_are_of_many_kinds() {
-        let sizes =
-            |list: &[(u32, u32)]| -> Vec<Dim3> { list.iter().map(|(x, y)| Dim3::new(*x, *y, 1)).collect() };
-        let rest =
-            sizes(&[(32, 32), (4, 256), (512, 2), (8, 128), (256, 4), (32, 16), (4, 128), (32, 4), (64, 4)]);
-        let all = varied(Dim3::new(32, 8, 1), &rest);
-        let first = [(32, 8), (32, 32), (4, 256), (512, 2), (32, 16), (8, 128), (256, 4)];
-        assert_eq!(all[..7], sizes(&first));
-        assert_eq!(all.len(), rest.len() + 1, "all, and none twice");
-        assert!(rest.iter().all(|size| all.contains(size)));
-        let flat: Vec<Dim3> = [1024, 512, 128, 64, 32].map(|x| Dim3::new(x, 1, 1)).into();
-        let all = varied(Dim3::new(256, 1, 1), &flat);
-        assert_eq!((all.len(), all[0].x, all[1].x), (6, 256, 1024));
     }
 
     #[test]

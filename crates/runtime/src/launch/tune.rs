@@ -5,15 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use elinvar_cache::{Cache, decode, encode};
-use elinvar_driver::sync::RwLock;
+use elinvar_driver::sync::{Mutex, RwLock};
 use elinvar_driver::{DeviceKind, Dim3, Error, Result};
 
 use crate::launch::args::Value;
-use crate::launch::suggest::{candidates, predicted, usual_size, whole_size};
+use crate::launch::candidates::{candidates, predicted};
+use crate::launch::suggest::{usual_size, whole_size};
 use crate::memory::span::Span;
 use crate::{Arg, Args, Buffer, Grid, HostAccess, Kernel, Stream, Suggestion};
 
@@ -24,20 +25,23 @@ const MOST_ROUNDS: usize = 64;
 const FEWEST_OF_TWO: usize = 32;
 const TIME: Duration = Duration::from_millis(60);
 /// Largest number of sizes that are compared.
-const CANDIDATES: usize = 8;
-/// Time in which a GPU runs all sizes once, so that those that are compared are selected by measurement.
-const GLANCE_NS: u64 = 10_000_000;
+const CANDIDATES: usize = 10;
+/// Threads that compile, at most.
+const MOST_THREADS: u32 = 8;
+/// Time in which a CPU's code for more sizes is compiled.
+const COMPILATION: Duration = Duration::from_secs(3);
+/// Time in which all sizes run once, so that those that are compared are selected by measurement.
+const GLANCE_NS: u64 = 200_000_000;
 /// Measurements of each for that.
 const GLANCES: usize = 3;
 /// A measurement is one submission of as many launches as last about this long, at most so many: alone, a launch of less than a microsecond is mostly
-/// the submission. On a GPU the first launches of a submission find other clocks and caches than those behind them.
-const CPU_MEASUREMENT_NS: u64 = 50_000;
-const GPU_MEASUREMENT_NS: u64 = 500_000;
+/// the submission. The first launches of a submission find other clocks and caches than those behind them, and on a CPU sleeping workers.
+const MEASUREMENT_NS: u64 = 500_000;
 const MOST_LAUNCHES: u64 = 256;
 /// A size is not faster if it saves less than this part of the time.
 const NOISE: u64 = 50;
-/// Nor if it is faster in less than this many quarters of the rounds; of 32 rounds between equals, 24 are won in 4 of 1000 cases.
-const QUARTERS: usize = 3;
+/// Nor if it is faster in less than this many sixths of the rounds; of 32 rounds between equals, 27 are won in 6 of 100,000 cases.
+const SIXTHS: usize = 5;
 
 /// A measured size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,9 +167,9 @@ impl Kernel {
 
     /// Finds a threadgroup size for launches over grids of about this size. Later launches over such grids use it if they specify none.
     ///
-    /// It measures each of up to eight sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 256. These are the sizes that
-    /// the model expects to be fast; on a GPU that runs all in a few milliseconds, those that are so in three measurements of each. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of
-    /// 256 threads (512 with barriers; 32 x 8 in more than one dimension, even of a narrower grid) only if it is faster by more than 2 %, and in three quarters of the rounds of a second comparison. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
+    /// It measures each of up to ten sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 256. These are the sizes that
+    /// the model expects to be fast; if all run in 0.2 s, those that are so in three measurements of each. A CPU compiles code for ten sizes, and for as many more as it does in three seconds. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of
+    /// 256 threads (512 with barriers; 32 x 8 in more than one dimension, even of a narrower grid) only if it is faster by more than 2 %, and in five sixths of the rounds of a second comparison. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
     ///
     /// # Safety
     /// As for each of these launches; see [`Kernel::launch`]. The kernel's result must not depend on the threadgroup size.
@@ -197,10 +201,7 @@ impl Kernel {
                 reason: "expected to be fastest by the model, not measured".into(),
             });
         }
-        // A CPU compiles code for each size.
-        let is_cpu = self.device.kind() == DeviceKind::Cpu;
-        let count = if is_cpu { CANDIDATES } else { usize::MAX };
-        let mut sizes = candidates(threads, most, caps, signature, count, resident);
+        let mut sizes = candidates(threads, most, caps, signature, usize::MAX, resident);
         let usual = usual_size(threads, most, caps, signature);
         let whole = whole_size(threads, most, caps, signature);
         sizes.retain(|size| ![usual, whole].contains(size));
@@ -209,9 +210,8 @@ impl Kernel {
             sizes.insert(0, usual);
         }
         sizes.insert(0, whole);
-        sizes.truncate(count);
         let cache = Cache::user(env!("CARGO_PKG_VERSION"));
-        let key = cache.key("threadgroup size, 7").text(&self.device.identity()).text(&self.identity);
+        let key = cache.key("threadgroup size, 8").text(&self.device.identity()).text(&self.identity);
         let key = key.text(&format!("{:?}", class(threads))).finish();
         let known: Option<([u32; 3], u64)> = match tuning {
             Tuning::Remembered => cache.load(&key).and_then(|bytes| decode(&bytes)),
@@ -222,6 +222,7 @@ impl Kernel {
             None => {
                 // Kernels with grid barriers can be tuned too.
                 let grid = |size: &Dim3| Grid::threads(threads).group(*size).cooperative();
+                sizes.truncate(self.optimized(&sizes)?);
                 let runs = sizes.iter().enumerate();
                 let runs = runs.map(|(index, size)| Run::new(index, self.clone(), grid(size)));
                 let runs = runs.collect::<Result<_>>()?;
@@ -239,6 +240,35 @@ impl Kernel {
         };
         self.device.tuned().insert(self.identity.clone(), class(threads), best);
         Ok(self.choose(threads))
+    }
+
+    /// The number of the first of these sizes that have optimized code. A CPU compiles it for each size, several at a time: for as many as are compared, and
+    /// for those that are begun in [`COMPILATION`].
+    fn optimized(&self, sizes: &[Dim3]) -> Result<usize> {
+        if self.device.kind() != DeviceKind::Cpu {
+            return Ok(sizes.len());
+        }
+        let (start, next, failure) = (Instant::now(), AtomicUsize::new(0), Mutex::new(None));
+        let compile = || {
+            loop {
+                let is_late = start.elapsed() > COMPILATION;
+                let taken =
+                    |at: usize| (at < sizes.len() && !(is_late && at >= CANDIDATES)).then_some(at + 1);
+                let Ok(at) = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken) else { return };
+                if let Err(error) = self.pipeline.optimize(sizes[at]) {
+                    failure.lock().get_or_insert(error);
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.device.caps().limits.compute_units.min(MOST_THREADS) {
+                scope.spawn(compile);
+            }
+            compile();
+        });
+        let failure = failure.lock().take();
+        failure.map_or(Ok(next.into_inner()), Err)
     }
 
     /// The number of threadgroups of a size that a GPU holds at a time, by the driver; `None` if it is not known.
@@ -287,9 +317,7 @@ impl Run {
         self.launches = 1;
         // SAFETY: the caller vouches for the launches.
         let ns = unsafe { self.once(stream, args).and_then(|_| self.once(stream, args)) }?;
-        let measurement =
-            if stream.device().kind() == DeviceKind::Cpu { CPU_MEASUREMENT_NS } else { GPU_MEASUREMENT_NS };
-        self.launches = (measurement / ns.max(1)).clamp(1, MOST_LAUNCHES);
+        self.launches = (MEASUREMENT_NS / ns.max(1)).clamp(1, MOST_LAUNCHES);
         Ok(())
     }
 }
@@ -300,7 +328,7 @@ impl Run {
 unsafe fn selected(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) -> Result<Vec<Run>> {
     let Some(first) = runs.first().filter(|_| runs.len() > CANDIDATES) else { return Ok(runs) };
     // SAFETY: the caller vouches for the launches.
-    let ns = unsafe { first.once(stream, args) }?;
+    let ns = unsafe { first.once(stream, args)?.min(first.once(stream, args)?) };
     if ns.saturating_mul(runs.len() as u64) <= GLANCE_NS {
         for run in &mut runs {
             // SAFETY: the caller vouches for the launches.
@@ -359,6 +387,6 @@ pub(crate) unsafe fn fastest(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) 
     let (mut best, mut first) = (runs.swap_remove(best), runs.swap_remove(0));
     (first.ns, best.ns) = (u64::MAX, u64::MAX);
     let (rounds, wins) = measure(&mut [&mut first, &mut best], FEWEST_OF_TWO)?;
-    let is_faster = best.ns < first.ns - first.ns / NOISE && 4 * wins >= QUARTERS * rounds;
+    let is_faster = best.ns < first.ns - first.ns / NOISE && 6 * wins >= SIXTHS * rounds;
     Ok(if is_faster { best } else { first })
 }

@@ -67,7 +67,7 @@ pub struct Analyze {
     grid: Option<Dim3>,
     /// Threadgroup size in threads
     ///
-    /// The default is 256, 32 x 8 or 32 x 2 x 4 threads by the kernel's dimensions.
+    /// The default is 256, 32 x 8 or 32 x 4 x 2 threads by the kernel's dimensions.
     #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size, requires = "grid")]
     group: Option<Dim3>,
     /// Numbers in a `constant` argument, such as `n=512u32` or `size=64,64,3u32`; may be repeated
@@ -356,7 +356,7 @@ fn default_group(dimensions: u32, most: u32) -> Dim3 {
     match dimensions {
         1 => Dim3::new(most, 1, 1),
         2 => Dim3::new(most.min(32), (most / 32).max(1), 1),
-        _ => Dim3::new(most.min(32), (most / 128).max(1), (most / 64).clamp(1, 4)),
+        _ => Dim3::new(most.min(32), (most / 64).clamp(1, 4), (most / 128).max(1)),
     }
 }
 

@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn no_notification_is_lost() {
-        const TURNS: usize = 10_000;
+        const TURNS: usize = 2_000;
         let (turn, changed) = (Mutex::new(0), Condvar::new());
         std::thread::scope(|scope| {
             for own in 0..2 {

@@ -47,14 +47,13 @@ pub(crate) fn shapes(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) 
     sizes
 }
 
-/// Candidates for tuning, the suggested size first: of all [`shapes`], those that the model expects to be fastest, up to `count`. `resident` is the
+/// Candidates for tuning, the suggested size first: all [`shapes`], in the order in which the model expects them to be fast. `resident` is the
 /// number of threadgroups of a size that the device holds at a time, if it is known.
 pub(crate) fn candidates(
     grid: Dim3,
     most: u32,
     caps: &Caps,
     signature: &Signature,
-    count: usize,
     resident: impl Fn(Dim3) -> Option<u64>,
 ) -> Vec<Dim3> {
     let all = shapes(grid, most, caps, signature);
@@ -62,9 +61,7 @@ pub(crate) fn candidates(
     let mut rest: Vec<(f64, Dim3)> = all[1..].iter().map(|size| (expected(*size), *size)).collect();
     rest.sort_by(|a, b| a.0.total_cmp(&b.0));
     let rest: Vec<Dim3> = rest.into_iter().map(|(_, size)| size).collect();
-    let mut sizes = varied(all[0], &rest);
-    sizes.truncate(count);
-    sizes
+    varied(all[0], &rest)
 }
 
 /// Sizes in the model's order so that few of them are of many kinds, `first` at the front: the model does not know which of the grid's dimensions memory
@@ -113,7 +110,7 @@ pub(crate) fn predicted(
     resident: impl Fn(Dim3) -> Option<u64>,
 ) -> Dim3 {
     let time = |size: &Dim3| expected(grid, *size, caps, resident(*size));
-    let all = candidates(grid, most, caps, signature, 2, &resident);
+    let all = candidates(grid, most, caps, signature, &resident);
     match all[..] {
         [first, best, ..] if time(&best) < 0.98 * time(&first) => best,
         _ => suggested_size(grid, most, caps, signature),
@@ -225,7 +222,7 @@ mod tests {
         let mut caps = device.caps().clone();
         caps.limits.compute_units = 2;
         let signature = signature(0, 0);
-        let of = |grid: [u32; 3]| candidates(grid.into(), 1024, &caps, &signature, 6, |_| None);
+        let of = |grid: [u32; 3]| candidates(grid.into(), 1024, &caps, &signature, |_| None)[..6].to_vec();
         assert!(of([192, 1, 1]).contains(&Dim3::new(96, 1, 1)), "one threadgroup for each unit");
         let narrow = of([7, 5, 8192]);
         assert!(narrow.iter().any(|size| size.x <= 8 && size.y == 1), "idle lanes along y: {narrow:?}");

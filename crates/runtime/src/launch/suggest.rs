@@ -71,7 +71,8 @@ pub(crate) fn usual_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signatu
 }
 
 /// [`usual_size`] for a large grid, whatever this one is: threadgroups that a narrow grid does not fill. A simdgroup's code is one for consecutive threads
-/// along x, and on a CPU that can be worth more than the lanes that idle; docs/analysis.md has the measurements.
+/// along x, and on a CPU that can be worth more than the lanes that idle; docs/analysis.md has the measurements. A volume that is as wide as a simdgroup has
+/// its own [`usual_size`].
 pub(crate) fn whole_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
     if grid.z > 1 && grid.x >= caps.limits.simdgroup_width {
         return usual_size(grid, most, caps, signature);

@@ -201,7 +201,7 @@ impl Kernel {
                 reason: "expected to be fastest by the model, not measured".into(),
             });
         }
-        let mut sizes = candidates(threads, most, caps, signature, usize::MAX, resident);
+        let mut sizes = candidates(threads, most, caps, signature, resident);
         let usual = usual_size(threads, most, caps, signature);
         let whole = whole_size(threads, most, caps, signature);
         sizes.retain(|size| ![usual, whole].contains(size));

@@ -183,6 +183,9 @@ const FENCE: Feature = Feature::new("`atomic_thread_fence`", 32);
 const LOG: Feature = Feature::new("logging", 32);
 const TENSOR: Feature = Feature::new("tensor operations", 40);
 
+/// Headers whose code is [`TENSOR`], whatever instructions it consists of.
+const TENSOR_HEADERS: [&str; 3] = ["cooperative_tensor.h", "matmul2d.h", "tensor.h"];
+
 /// What a version of the language does not have of what a kernel uses, each once: in the order of the code, then of its parameters.
 pub fn language_violations(system: System, module: &Module, signature: &Signature) -> Vec<Violation> {
     let language = system.language();
@@ -194,7 +197,8 @@ pub fn language_violations(system: System, module: &Module, signature: &Signatur
         }
     };
     for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|block| &block.insts) {
-        if let Some(feature) = of_instruction(module, inst) {
+        let is_of_tensor = module.is_of_header(&inst.metadata, &TENSOR_HEADERS);
+        if let Some(feature) = if is_of_tensor { Some(TENSOR) } else { of_instruction(module, inst) } {
             add(feature, module.location(&inst.metadata));
         }
     }
@@ -226,7 +230,6 @@ fn of_instruction(module: &Module, inst: &Inst) -> Option<Feature> {
             match Intrinsic::parse(name)? {
                 Intrinsic::Group(group) => Some(of_group(group)),
                 Intrinsic::Log => Some(LOG),
-                Intrinsic::HasTensorProduct | Intrinsic::TensorProduct => Some(TENSOR),
                 _ => None,
             }
         }

@@ -90,21 +90,31 @@ fn features_begin_with_the_version_of_the_specification() {
     }
 }
 
-/// Of a tile that `wgmma` has; others are SIMD-group matrices when they are checked.
+/// Whatever code they become, and each once: tiles that `wgmma` has and others, the products of a thread, tensors without a product.
 #[test]
-fn a_tensor_operation_needs_metal_4() {
+fn tensors_need_metal_4() {
     let parameters =
         "device half* a [[buffer(0)]], device half* b [[buffer(1)]], device float* c [[buffer(2)]]";
-    let body = "auto l = tensor(a, dextents<int, 2>(64, 128)); auto r = tensor(b, dextents<int, 2>(256, 64)); auto x = tensor(c, dextents<int, 2>(256, 128)); \
-         mpp::tensor_ops::matmul2d<mpp::tensor_ops::matmul2d_descriptor(128, 256), execution_simdgroups<8>> op; op.run(l, r, x);";
-    for (before, first) in [("msl3.2", "msl4.0"), ("macos15", "macos26"), ("ios18", "ios26")] {
-        let early = found(before, parameters, body);
-        let of_tensors =
-            early.iter().find(|(_, reason)| reason.starts_with("tensor operations: from MSL 4.0 on"));
-        let (line, reason) = of_tensors.unwrap_or_else(|| panic!("{before}: {early:?}"));
-        assert!(reason.contains(before), "{reason}");
-        assert_eq!((*line, early.len()), (Some(5), 1), "{early:?}");
-        assert_eq!(found(first, parameters, body), [], "{first}");
+    let tensors = "auto l = tensor(a, dextents<int, 2>(64, 128)); auto r = tensor(b, dextents<int, 2>(256, 64)); auto x = tensor(c, dextents<int, 2>(256, 128));";
+    let product = |rows: u32, columns: u32, scope: &str| {
+        format!(
+            "{tensors} mpp::tensor_ops::matmul2d<mpp::tensor_ops::matmul2d_descriptor({rows}, {columns}), {scope}> op; op.run(l, r, x);"
+        )
+    };
+    for body in [
+        product(128, 256, "execution_simdgroups<8>"),
+        product(32, 32, "execution_simdgroups<4>"),
+        product(16, 24, "execution_simdgroup"),
+        product(8, 8, "execution_thread"),
+        format!("{tensors} x[array<int, 2>{{int(i), 0}}] = float(l[array<int, 2>{{0, int(i)}}]);"),
+    ] {
+        for (before, first) in [("msl3.2", "msl4.0"), ("macos15", "macos26"), ("ios18", "ios26")] {
+            let early = found(before, parameters, &body);
+            let [(Some(5), reason)] = &early[..] else { panic!("{body} on {before}: {early:?}") };
+            assert!(reason.starts_with("tensor operations: from MSL 4.0 on"), "{reason}");
+            assert!(reason.contains(before), "{reason}");
+            assert_eq!(found(first, parameters, &body), [], "{body} on {first}");
+        }
     }
 }
 

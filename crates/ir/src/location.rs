@@ -36,22 +36,36 @@ impl Module {
     /// The user's source line of an instruction, or of a function with a `!DISubprogram`: the innermost
     /// one outside the compiler's own headers. `None` without debug metadata or a user's line.
     pub fn location(&self, attachments: &Attachments) -> Option<Location> {
-        let (_, first) = attachments.iter().find(|(kind, _)| kind == "dbg")?;
-        let mut id = *first;
+        self.places(attachments).find(|place| !place.file.contains(INTERNAL_FILE))
+    }
+
+    /// Whether an instruction is in, or was inlined from, one of these headers of the compiler's, such as `math.h`.
+    pub fn is_of_header(&self, attachments: &Attachments, headers: &[&str]) -> bool {
+        let mut places = self.places(attachments);
+        places.any(|place| {
+            let (directory, name) = place.file.rsplit_once('/').unwrap_or_default();
+            directory.contains(INTERNAL_FILE) && headers.contains(&name)
+        })
+    }
+
+    /// The line of an instruction, and those of the calls that it was inlined from, from the innermost on, as far as they have a line and a file.
+    fn places(&self, attachments: &Attachments) -> impl Iterator<Item = Location> {
+        let mut next = attachments.iter().find(|(kind, _)| kind == "dbg").map(|(_, first)| *first);
         let (mut seen, mut scopes) = (HashSet::new(), HashSet::new());
-        while seen.insert(id) {
-            let node = self.fields(id)?;
-            let line = node.number("line").unwrap_or(0);
-            let scope = if node.kind == "DILocation" { node.node("scope") } else { Some(id) };
-            if line > 0
-                && let Some(file) = scope.and_then(|scope| self.file_of(scope, &mut scopes))
-                && !file.contains(INTERNAL_FILE)
-            {
-                return Some(Location { file, line, column: node.number("column").unwrap_or(0) });
+        std::iter::from_fn(move || {
+            loop {
+                let id = next.filter(|id| seen.insert(*id))?;
+                let node = self.fields(id)?;
+                let line = node.number("line").unwrap_or(0);
+                let scope = if node.kind == "DILocation" { node.node("scope") } else { Some(id) };
+                next = node.node("inlinedAt");
+                if line > 0
+                    && let Some(file) = scope.and_then(|scope| self.file_of(scope, &mut scopes))
+                {
+                    return Some(Location { file, line, column: node.number("column").unwrap_or(0) });
+                }
             }
-            id = node.node("inlinedAt")?;
-        }
-        None
+        })
     }
 
     /// The text of a numbered metadata node.
@@ -68,7 +82,7 @@ impl Module {
     }
 
     /// The name of the file that a scope lies in: its own or that of the nearest scope around it. `None` from
-    /// a scope that was `seen` before: what it led to was of no use.
+    /// a scope that was `seen` before: its file is known.
     fn file_of(&self, scope: MetadataId, seen: &mut HashSet<MetadataId>) -> Option<String> {
         let mut id = scope;
         while seen.insert(id) {
@@ -159,6 +173,16 @@ mod tests {
         assert_eq!(location(10).as_deref(), Some("kernel.metal:7:12"), "line 0 is not a line");
         assert_eq!(location(14).as_deref(), Some("kernel.metal:9"), "line 0 of the same scope before it");
         assert_eq!(location(3).as_deref(), Some("kernel.metal:4"), "a function");
+    }
+
+    #[test]
+    fn the_headers_that_it_was_inlined_from() {
+        let module = Module::parse(METADATA).expect("parses");
+        let is =
+            |id, headers: &[&str]| module.is_of_header(&vec![("dbg".to_owned(), MetadataId(id))], headers);
+        assert!(is(7, &["tensor.h", "math.h"]) && is(8, &["math.h"]) && is(14, &["math.h"]));
+        assert!(!is(6, &["math.h"]), "the user's own line");
+        assert!(!is(7, &["th.h"]) && !is(7, &[]) && !is(6, &["kernel.metal"]), "another file");
     }
 
     /// Each step of one circle leads into the other: what a walk costs is their sum, not their product.

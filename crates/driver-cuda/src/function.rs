@@ -35,6 +35,9 @@ const LOG: usize = 8 << 10;
 const FULL: i32 = 32;
 /// Register limit used instead, at three quarters of full occupancy.
 const ROOMY: u32 = 40;
+/// Registers of a thread are allocated in units of eight, and those of a threadgroup for as many warps as there are schedulers, in threads.
+const REGISTERS_TOGETHER: u32 = 8;
+const WARPS_TOGETHER: u32 = 4 * 32;
 /// Alignment of an argument's threadgroup memory, in bytes.
 const THREADGROUP_ALIGN: u64 = 16;
 
@@ -68,6 +71,23 @@ impl Function {
             _ => function,
         };
         function.log = log;
+        Ok(function)
+    }
+
+    /// As [`Function::load`], for threadgroups of all sizes that `other` can have, if need be with fewer registers than the driver's compiler takes.
+    pub(crate) fn load_like(other: &Self, log: Option<Arc<KernelLog>>, ptx: &Ptx) -> Result<Self> {
+        let context = &other.context;
+        let mut function = Self::load(context, log.clone(), ptx)?;
+        if function.max_threads < other.max_threads {
+            let all = Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK;
+            let all = caps::attribute(context.api, context.device, all)
+                .map_err(|failure| context.error(failure, "reading the number of registers"))?;
+            let threads = other.max_threads.next_multiple_of(WARPS_TOGETHER);
+            let registers =
+                u32::try_from(all).unwrap_or(0) / threads / REGISTERS_TOGETHER * REGISTERS_TOGETHER;
+            function = Self::made(context, ptx, Some(registers))?;
+            function.log = log;
+        }
         Ok(function)
     }
 

@@ -85,7 +85,7 @@ impl CudaPipeline {
             return Ok(twin);
         }
         let (ptx, log) = self.code(Constants::Addresses)?;
-        let twin = Function::load(&self.context, log, &ptx)?;
+        let twin = Function::load_like(&self.function, log, &ptx)?;
         Ok(self.twin.get_or_init(|| Arc::new(twin)))
     }
 

@@ -3,11 +3,11 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use elinvar::{Device, Error, Grid, Source, StopsAt};
+use elinvar::{Arg, Device, Error, Grid, Source, StopsAt};
 
 use super::{CaseResult, TRACE, expect_all, kernel, launch};
 
-cases!("pipeline": chosen_sizes_reach_every_thread_once, suggestions_are_as_launched, a_fault_names_its_launch,
+cases!("pipeline": chosen_sizes_reach_every_thread_once, suggestions_are_as_launched, the_largest_threadgroup_takes_constants_from_anywhere, a_fault_names_its_launch,
     the_trace_is_in_order, a_deadline_stops_a_long_launch,
     a_deadline_stops_endless_loops);
 
@@ -47,6 +47,52 @@ fn suggestions_are_as_launched(device: &Device) -> CaseResult {
             "{suggestion}"
         );
     }
+    Ok(())
+}
+
+/// A back end may have code for constants in the launch and other code, with more registers, for those in a buffer: both run in threadgroups of the size that the
+/// kernel promises.
+fn the_largest_threadgroup_takes_constants_from_anywhere(device: &Device) -> CaseResult {
+    const VALUES: usize = 24;
+    let body = format!(
+        "struct Factors {{ uint product[{VALUES}]; uint mask[{VALUES}]; }};
+        kernel void iterate(device uint* out [[buffer(0)]], constant Factors& f [[buffer(1)]], constant uint& n [[buffer(2)]], uint i [[thread_position_in_grid]]) {{
+            uint a[{VALUES}];
+            #pragma unroll
+            for (uint k = 0; k < {VALUES}; ++k) a[k] = i + k;
+            for (uint j = 0; j < n; ++j) {{
+                #pragma unroll
+                for (uint k = 0; k < {VALUES}; ++k) a[k] = a[k] * f.product[k] + (a[(k + 5) % {VALUES}] ^ f.mask[k]);
+            }}
+            uint sum = 0;
+            #pragma unroll
+            for (uint k = 0; k < {VALUES}; ++k) sum = sum * 31 + a[k];
+            out[i] = sum;
+        }}"
+    );
+    let iterate = kernel(device, "iterate", &body)?;
+    let group = iterate.max_threads_per_threadgroup().min(device.caps().limits.max_threads_per_threadgroup);
+    let (threads, rounds) = (2 * group, 7_u32);
+    let factors: [[u32; VALUES]; 2] = std::array::from_fn(|half| {
+        std::array::from_fn(|k| ((half * VALUES + k) as u32).wrapping_mul(0x9e37_79b9) | 1)
+    });
+    let expected = |i: usize| {
+        let mut a: Vec<u32> = (0..VALUES).map(|k| (i + k) as u32).collect();
+        for k in (0..rounds).flat_map(|_| 0..VALUES) {
+            let other = a[(k + 5) % VALUES] ^ factors[1][k];
+            a[k] = a[k].wrapping_mul(factors[0][k]).wrapping_add(other);
+        }
+        a.iter().fold(0_u32, |sum, a| sum.wrapping_mul(31).wrapping_add(*a))
+    };
+    let stream = device.stream()?;
+    let grid = || Grid::threads(threads as usize).group(group as usize);
+    let mut out = device.buffer::<u32>(threads as usize)?;
+    launch(&iterate, &stream, grid(), (&mut out, Arg::value(&factors), rounds))?;
+    expect_all(&out.to_vec()?, expected);
+    out.write(&vec![0; threads as usize])?;
+    let held = device.buffer_with_data(&[factors])?;
+    launch(&iterate, &stream, grid(), (&mut out, &held, rounds))?;
+    expect_all(&out.to_vec()?, expected);
     Ok(())
 }
 

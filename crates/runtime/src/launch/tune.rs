@@ -38,6 +38,8 @@ const GLANCES: usize = 3;
 /// the submission. The first launches of a submission find other clocks and caches than those behind them, and on a CPU sleeping workers.
 const MEASUREMENT_NS: u64 = 500_000;
 const MOST_LAUNCHES: u64 = 256;
+/// A measurement of a slow launch lasts up to so many times as long, for as many launches as of the others.
+const LONGEST: u64 = 4;
 /// A size is not faster if it saves less than this part of the time.
 const NOISE: u64 = 50;
 /// Nor if it is faster in less than this many sixths of the rounds; of 32 rounds between equals, 27 are won in 6 of 100,000 cases.
@@ -167,7 +169,7 @@ impl Kernel {
 
     /// Finds a threadgroup size for launches over grids of about this size. Later launches over such grids use it if they specify none.
     ///
-    /// It measures each of up to ten sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 256. These are the sizes that
+    /// It measures each of up to ten sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 256, as many for all sizes. These are the sizes that
     /// the model expects to be fast; if all run in 0.2 s, those that are so in three measurements of each. A CPU compiles code for ten sizes, and for as many more as it does in three seconds. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of
     /// 256 threads (512 with barriers; 32 x 8 in more than one dimension, even of a narrower grid) only if it is faster by more than 2 %, and in five sixths of the rounds of a second comparison. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
     ///
@@ -211,7 +213,7 @@ impl Kernel {
         }
         sizes.insert(0, whole);
         let cache = Cache::user(env!("CARGO_PKG_VERSION"));
-        let key = cache.key("threadgroup size, 8").text(&self.device.identity()).text(&self.identity);
+        let key = cache.key("threadgroup size, 9").text(&self.device.identity()).text(&self.identity);
         let key = key.text(&format!("{:?}", class(threads))).finish();
         let known: Option<([u32; 3], u64)> = match tuning {
             Tuning::Remembered => cache.load(&key).and_then(|bytes| decode(&bytes)),
@@ -310,16 +312,21 @@ impl Run {
         })?;
         Ok(profile.min_ns() / self.launches)
     }
+}
 
-    /// Sets the launches of a measurement, by the second of two launches.
-    #[allow(unsafe_code)] // launches
-    unsafe fn calibrate(&mut self, stream: &Stream, args: &[Arg]) -> Result<()> {
-        self.launches = 1;
+/// Sets the launches of a measurement, by the second of two launches: those of the fastest for all, as the start of a submission is a part of its duration,
+/// which would favor sizes with more launches.
+#[allow(unsafe_code)] // launches
+unsafe fn calibrate(stream: &Stream, runs: &mut [Run], args: &[Arg]) -> Result<()> {
+    for run in &mut *runs {
+        run.launches = 1;
         // SAFETY: the caller vouches for the launches.
-        let ns = unsafe { self.once(stream, args).and_then(|_| self.once(stream, args)) }?;
-        self.launches = (MEASUREMENT_NS / ns.max(1)).clamp(1, MOST_LAUNCHES);
-        Ok(())
+        let ns = unsafe { run.once(stream, args).and_then(|_| run.once(stream, args)) }?;
+        run.launches = (MEASUREMENT_NS / ns.max(1)).clamp(1, MOST_LAUNCHES);
     }
+    let most = runs.iter().map(|run| run.launches).max().unwrap_or(1);
+    runs.iter_mut().for_each(|run| run.launches = most.min(LONGEST * run.launches));
+    Ok(())
 }
 
 /// The launches that are to be compared, of those in the model's order: the first, and the others that a glance shows to be fastest. A long launch
@@ -330,10 +337,8 @@ unsafe fn selected(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) -> Result<
     // SAFETY: the caller vouches for the launches.
     let ns = unsafe { first.once(stream, args)?.min(first.once(stream, args)?) };
     if ns.saturating_mul(runs.len() as u64) <= GLANCE_NS {
-        for run in &mut runs {
-            // SAFETY: the caller vouches for the launches.
-            unsafe { run.calibrate(stream, args) }?;
-        }
+        // SAFETY: the caller vouches for the launches.
+        unsafe { calibrate(stream, &mut runs, args) }?;
         for _ in 0..GLANCES {
             for run in &mut runs {
                 // SAFETY: the caller vouches for the launches.
@@ -350,10 +355,8 @@ unsafe fn selected(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) -> Result<
 /// The fastest of these launches; the first, unless another is faster by more than the noise, and in most rounds.
 #[allow(unsafe_code)] // launches
 pub(crate) unsafe fn fastest(stream: &Stream, mut runs: Vec<Run>, args: &[Arg]) -> Result<Run> {
-    for run in &mut runs {
-        // SAFETY: the caller vouches for the launches.
-        unsafe { run.calibrate(stream, args) }?;
-    }
+    // SAFETY: the caller vouches for the launches.
+    unsafe { calibrate(stream, &mut runs, args) }?;
     // The number of rounds, and of those in which the second run was faster than the first.
     let measure = |runs: &mut [&mut Run], fewest: usize| {
         let start = Instant::now();

@@ -4,7 +4,7 @@
 //! consecutive along x; the rest of the target size is distributed to y and z. The result is within the limits of kernel and
 //! device, and a multiple of the simdgroup width if these allow it.
 //!
-//! On a CPU, threadgroups of a grid with few threads are smaller, so that all cores have some ([`spread`]).
+//! Threadgroups of a grid with few threads are smaller, so that all cores or multiprocessors have some ([`spread`]).
 
 use std::fmt;
 
@@ -29,9 +29,18 @@ impl fmt::Display for Suggestion {
 const AIM: u32 = 256;
 /// Target size of a kernel with threadgroup or grid barriers: fewer, larger threadgroups.
 const AIM_WITH_BARRIERS: u32 = 512;
-/// Threadgroups for each compute unit, if the grid has enough simdgroups: units wait for the last one a fifth of the time at most. The measurements are
-/// in docs/analysis.md.
-const GROUPS_OF_A_UNIT: u128 = 4;
+/// Threads of a grid that are worth spreading over multiprocessors: fewer gain more by what they share in a cache of one.
+const WORTH_SPREADING: u128 = 1024;
+
+/// Threadgroups for each compute unit, if the grid has enough simdgroups. Cores wait for the last one a fifth of the time at most; a multiprocessor runs several
+/// at a time, so that one is enough. It has not been measured on Apple's GPUs. The measurements are in docs/analysis.md.
+fn groups_of_a_unit(kind: DeviceKind) -> Option<u32> {
+    match kind {
+        DeviceKind::Cpu => Some(4),
+        DeviceKind::Cuda => Some(1),
+        _ => None,
+    }
+}
 
 /// The size for a grid and a kernel with at most `most` threads per threadgroup.
 pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Suggestion {
@@ -47,7 +56,8 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
     };
     let limit = if whole < AIM { format!(", the kernel allows {most}") } else { String::new() };
     let few = if aim < whole {
-        format!(", few threads for {} cores", caps.limits.compute_units)
+        let units = if caps.kind == DeviceKind::Cpu { "cores" } else { "multiprocessors" };
+        format!(", few threads for {} {units}", caps.limits.compute_units)
     } else {
         String::new()
     };
@@ -81,12 +91,16 @@ pub(crate) fn whole_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signatu
     usual_size(large, most, caps, signature)
 }
 
-/// The target size for a grid with few threads: on a CPU, of a kernel whose threads work alone, [`halved`]. It has not been measured on GPUs.
+/// The target size for a grid with few threads: [`halved`], of a kernel whose threads work alone.
 fn spread(grid: Dim3, aim: u32, caps: &Caps, signature: &Signature) -> u32 {
     let has_memory = signature.args.iter().any(|arg| arg.kind == ArgKind::Threadgroup);
-    match caps.kind == DeviceKind::Cpu && work_alone(signature.code) && !has_memory {
-        true => halved(grid.volume(), aim, caps.limits.compute_units, caps.limits.simdgroup_width),
-        false => aim,
+    let is_worth = caps.kind == DeviceKind::Cpu || grid.volume() >= WORTH_SPREADING;
+    match groups_of_a_unit(caps.kind) {
+        Some(each) if is_worth && work_alone(signature.code) && !has_memory => {
+            let Limits { compute_units, simdgroup_width, .. } = caps.limits;
+            halved(grid.volume(), aim, compute_units, each, simdgroup_width)
+        }
+        _ => aim,
     }
 }
 
@@ -95,9 +109,9 @@ fn work_alone(code: Option<CodeFacts>) -> bool {
     code.is_some_and(|code| code.barriers + code.grid_barriers == 0 && code.threadgroup_memory == 0)
 }
 
-/// Halves a target size, down to a simdgroup, until there are [`GROUPS_OF_A_UNIT`] threadgroups for each of several compute units.
-fn halved(threads: u128, aim: u32, units: u32, simdgroup: u32) -> u32 {
-    let enough = u128::from(units) * GROUPS_OF_A_UNIT;
+/// Halves a target size, down to a simdgroup, until there are `each` threadgroups for each of several compute units.
+fn halved(threads: u128, aim: u32, units: u32, each: u32, simdgroup: u32) -> u32 {
+    let enough = u128::from(units) * u128::from(each);
     let (mut aim, simdgroup) = (aim, simdgroup.max(1));
     while units > 1 && aim / 2 >= simdgroup && threads.div_ceil(u128::from(aim)) < enough {
         aim = floor_multiple(aim / 2, simdgroup);
@@ -240,13 +254,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_grid_of_few_threads_is_spread_over_the_units() {
-        let of = |threads: u32, aim: u32, units: u32| halved(threads.into(), aim, units, 32);
+        let of = |threads: u32, aim: u32, units: u32| halved(threads.into(), aim, units, 4, 32);
         // 4 threadgroups for each of 2 units.
         let threads = [2048, 1793, 1792, 1024, 897, 896, 448, 256, 1];
         assert_eq!(threads.map(|n| of(n, 256, 2)), [256, 256, 128, 128, 128, 64, 32, 32, 32]);
         assert_eq!((of(4096, 256, 64), of(1 << 14, 256, 64), of(1 << 16, 256, 64)), (32, 64, 256));
         assert_eq!((of(100, 96, 2), of(100, 16, 2)), (32, 16), "whole simdgroups");
         assert_eq!(of(256, 256, 1), 256, "one unit");
+        let of_gpu = [1 << 16, 33_537, 33_536, 1 << 14, 4096, 1].map(|n| halved(n, 256, 132, 1, 32));
+        assert_eq!(of_gpu, [256, 256, 128, 64, 32, 32], "one threadgroup for each of 132 units");
         for units in [2, 3, 64] {
             for threads in 1..5000 {
                 let size = of(threads, 256, units);
@@ -266,6 +282,16 @@ pub(crate) mod tests {
         let usual = |most, signature: &Signature| usual_size(grid, most, &caps, signature).to_array();
         assert_eq!(suggested_size(grid, 1024, &caps, &alone).x, 32, "the suggestion is spread over 64 units");
         assert_eq!(usual(1024, &alone), [256, 1, 1], "the fallback is not");
+        let on = |threads, kind| {
+            suggested_size(Dim3::new(threads, 1, 1), 1024, &Caps { kind, ..caps.clone() }, &alone).x
+        };
+        let sizes = [DeviceKind::Cpu, DeviceKind::Cuda, DeviceKind::Metal, DeviceKind::Sim];
+        assert_eq!(
+            sizes.map(|kind| on(4096, kind)),
+            [32, 64, 256, 256],
+            "nor on devices that have not been measured"
+        );
+        assert_eq!([512, 1023, 1024].map(|threads| on(threads, DeviceKind::Cuda)), [256, 256, 32]);
         assert_eq!(usual(1024, &together), [512, 1, 1]);
         assert_eq!(usual(1024, &signature(0, 1)), [512, 1, 1]);
         assert_eq!(

@@ -185,6 +185,25 @@ fn an_event_that_comes_beside_the_wait_unblocks_it() {
     });
 }
 
+/// As one whose last handle is dropped behind its signal.
+#[test]
+fn an_event_that_fails_behind_its_signal_unblocks_the_wait() {
+    model(|| {
+        let (queue, ends) = (queue::<false>(true), ends());
+        let event = Arc::new(Timeline::new());
+        submit(&queue, &ends, 1, vec![Command::Wait { event: event.clone(), value: 1 }, work()]);
+        let worker = thread::spawn({
+            let queue = queue.clone();
+            move || turns(&queue)
+        });
+        event.signal(1, 0);
+        event.fail(&Error::Cancelled);
+        worker.join().unwrap();
+        turns(&queue);
+        assert!(matches!(ends.lock()[..], [(1, Ok(_))]), "it has reached the value");
+    });
+}
+
 #[test]
 fn a_stop_beside_a_blocked_wait_ends_it_once() {
     model(|| {

@@ -130,8 +130,8 @@ impl<B: Backend> State<B> {
                 into.set(ns.unwrap_or_else(|| backend.now_ns()));
                 None
             }
-            (Kind::Wait(_), Command::Wait { event, value }) if event.value() < *value => {
-                let cause = event.failure()?;
+            (Kind::Wait(_), Command::Wait { event, value }) => {
+                let cause = failed_below(&**event, *value)?;
                 self.fail(at, cause);
                 None
             }

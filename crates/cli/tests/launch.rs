@@ -115,14 +115,16 @@ fn launcher(processes: &'static str) -> [&'static str; 5] {
     [env!("CARGO_BIN_EXE_elinvar"), "launch", "-n", processes, "--"]
 }
 
-/// The line with the hash of the result.
+/// The result, with the hash of its bits.
 fn result(output: &Output) -> String {
     let text = text(output);
     assert!(output.status.success(), "{text}");
-    let line = text.lines().find(|line| line.contains(", bits "));
-    let line = line.unwrap_or_else(|| panic!("no result in: {text}"));
-    // The test program's own progress may be in front of it.
-    line.strip_prefix("test process ... ").unwrap_or(line).to_owned()
+    // Lines of the test programs' own progress are of several processes, and may be around it.
+    let whole = text.find("64 x 64, ").and_then(|begin| {
+        let bits = begin + text[begin..].find(", bits ")? + ", bits ".len();
+        text.get(begin..bits + 16)
+    });
+    whole.unwrap_or_else(|| panic!("no result in: {text}")).to_owned()
 }
 
 #[test]

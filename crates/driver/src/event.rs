@@ -21,9 +21,14 @@ pub trait Event: Send + Sync + Any {
     /// Time of the last signal in nanoseconds, on the clock of the device that signaled; `None` before the first signal.
     fn time_ns(&self) -> Option<u64>;
 
-    /// The cause of its failure, if it has failed. It may reach a value and fail between two reads, so whoever needs both reads the failure first: an event that
-    /// has failed keeps its value.
+    /// The cause of its failure, if it has failed.
     fn failure(&self) -> Option<Error>;
+
+    /// The cause if it has failed and cannot reach `value`. It may reach a value and fail between two calls, so this reads the failure first: an event that has
+    /// failed keeps its value.
+    fn failure_below(&self, value: u64) -> Option<Error> {
+        self.failure().filter(|_| self.value() < value)
+    }
 
     /// Whether a wait for `value` is pending: the value is not reached, and the event has not failed.
     fn is_pending(&self, value: u64) -> bool;

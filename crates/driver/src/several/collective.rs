@@ -190,10 +190,7 @@ impl Point {
     /// # Errors
     /// `Poisoned` if the event cannot reach the value any more.
     pub fn expect_whole(&self) -> Result<()> {
-        match self.event.failure() {
-            Some(cause) if self.event.value() < self.value => Err(cause.poison()),
-            _ => Ok(()),
-        }
+        self.event.failure_below(self.value).map_or(Ok(()), |cause| Err(cause.poison()))
     }
 }
 

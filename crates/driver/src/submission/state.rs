@@ -201,12 +201,6 @@ impl<B: Backend> Default for State<B> {
     }
 }
 
-/// The cause if an event has failed below `value`; read before the value, as [`Event::failure`] says.
-fn failed_below(event: &dyn Event, value: u64) -> Option<Error> {
-    let cause = event.failure()?;
-    (event.value() < value).then_some(cause)
-}
-
 impl<B: Backend> State<B> {
     /// Adds a submission. Returns its number.
     pub(super) fn submit(&mut self, commands: Arc<[Command]>, work: B::Work, done: Done) -> u64 {
@@ -316,7 +310,7 @@ impl<B: Backend> State<B> {
                     self.issued += 1;
                     continue;
                 }
-                Some(Command::Wait { event, value }) => match failed_below(&**event, *value) {
+                Some(Command::Wait { event, value }) => match event.failure_below(*value) {
                     None if event.value() >= *value => {
                         (pending.next, pending.has_waited) = (next + 1, true);
                         continue;

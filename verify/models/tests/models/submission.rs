@@ -168,20 +168,26 @@ fn a_submission_is_cancelled_or_executed() {
     });
 }
 
+/// How a submission ends that waits for 1 while `signal` runs.
+fn ends_beside(signal: impl Fn(&Timeline)) -> Vec<(u64, Result<Timing>)> {
+    let (queue, ends) = (queue::<false>(true), ends());
+    let event = Arc::new(Timeline::new());
+    submit(&queue, &ends, 1, vec![Command::Wait { event: event.clone(), value: 1 }, work()]);
+    let worker = thread::spawn({
+        let queue = queue.clone();
+        move || turns(&queue)
+    });
+    signal(&event);
+    worker.join().unwrap();
+    turns(&queue);
+    std::mem::take(&mut *ends.lock())
+}
+
 #[test]
 fn an_event_that_comes_beside_the_wait_unblocks_it() {
     model(|| {
-        let (queue, ends) = (queue::<false>(true), ends());
-        let event = Arc::new(Timeline::new());
-        submit(&queue, &ends, 1, vec![Command::Wait { event: event.clone(), value: 1 }, work()]);
-        let worker = thread::spawn({
-            let queue = queue.clone();
-            move || turns(&queue)
-        });
-        event.signal(1, 0);
-        worker.join().unwrap();
-        turns(&queue);
-        assert_eq!(ends.lock().len(), 1);
+        let ends = ends_beside(|event| event.signal(1, 0));
+        assert_eq!(ends.len(), 1);
     });
 }
 
@@ -189,18 +195,11 @@ fn an_event_that_comes_beside_the_wait_unblocks_it() {
 #[test]
 fn an_event_that_fails_behind_its_signal_unblocks_the_wait() {
     model(|| {
-        let (queue, ends) = (queue::<false>(true), ends());
-        let event = Arc::new(Timeline::new());
-        submit(&queue, &ends, 1, vec![Command::Wait { event: event.clone(), value: 1 }, work()]);
-        let worker = thread::spawn({
-            let queue = queue.clone();
-            move || turns(&queue)
+        let ends = ends_beside(|event| {
+            event.signal(1, 0);
+            event.fail(&Error::Cancelled);
         });
-        event.signal(1, 0);
-        event.fail(&Error::Cancelled);
-        worker.join().unwrap();
-        turns(&queue);
-        assert!(matches!(ends.lock()[..], [(1, Ok(_))]), "it has reached the value");
+        assert!(matches!(ends[..], [(1, Ok(_))]), "it has reached the value");
     });
 }
 

@@ -131,7 +131,7 @@ impl<B: Backend> State<B> {
                 None
             }
             (Kind::Wait(_), Command::Wait { event, value }) => {
-                let cause = failed_below(&**event, *value)?;
+                let cause = event.failure_below(*value)?;
                 self.fail(at, cause);
                 None
             }

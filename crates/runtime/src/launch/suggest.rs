@@ -29,15 +29,13 @@ impl fmt::Display for Suggestion {
 const AIM: u32 = 256;
 /// Target size of a kernel with threadgroup or grid barriers: fewer, larger threadgroups.
 const AIM_WITH_BARRIERS: u32 = 512;
-/// Threads of a grid that are worth spreading over multiprocessors: fewer gain more by what they share in a cache of one.
-const WORTH_SPREADING: u128 = 1024;
-
-/// Threadgroups for each compute unit, if the grid has enough simdgroups. Cores wait for the last one a fifth of the time at most; a multiprocessor runs several
-/// at a time, so that one is enough. It has not been measured on Apple's GPUs. The measurements are in docs/analysis.md.
-fn groups_of_a_unit(kind: DeviceKind) -> Option<u32> {
+/// Threadgroups for each compute unit, if the grid has enough simdgroups, and the fewest threads of a grid that are spread so; `None` on Apple's GPUs, which have
+/// not been measured. Cores wait for the last threadgroup a fifth of the time at most. A multiprocessor runs several at a time, so that one is enough, and fewer
+/// threads gain more by what they share in its cache. The measurements are in docs/analysis.md.
+fn spreading(kind: DeviceKind) -> Option<(u32, u128)> {
     match kind {
-        DeviceKind::Cpu => Some(4),
-        DeviceKind::Cuda => Some(1),
+        DeviceKind::Cpu => Some((4, 0)),
+        DeviceKind::Cuda => Some((1, 1024)),
         _ => None,
     }
 }
@@ -94,11 +92,10 @@ pub(crate) fn whole_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signatu
 /// The target size for a grid with few threads: [`halved`], of a kernel whose threads work alone.
 fn spread(grid: Dim3, aim: u32, caps: &Caps, signature: &Signature) -> u32 {
     let has_memory = signature.args.iter().any(|arg| arg.kind == ArgKind::Threadgroup);
-    let is_worth = caps.kind == DeviceKind::Cpu || grid.volume() >= WORTH_SPREADING;
-    match groups_of_a_unit(caps.kind) {
-        Some(each) if is_worth && work_alone(signature.code) && !has_memory => {
-            let Limits { compute_units, simdgroup_width, .. } = caps.limits;
-            halved(grid.volume(), aim, compute_units, each, simdgroup_width)
+    let threads = grid.volume();
+    match spreading(caps.kind) {
+        Some((each, fewest)) if threads >= fewest && work_alone(signature.code) && !has_memory => {
+            halved(threads, aim, caps.limits.compute_units, each, caps.limits.simdgroup_width)
         }
         _ => aim,
     }

@@ -7,9 +7,9 @@ use elinvar::{Arg, Device, Error, Grid, Source, StopsAt};
 
 use super::{CaseResult, TRACE, expect_all, kernel, launch};
 
-cases!("pipeline": chosen_sizes_reach_every_thread_once, suggestions_are_as_launched, the_largest_threadgroup_takes_constants_from_anywhere, a_fault_names_its_launch,
-    the_trace_is_in_order, a_deadline_stops_a_long_launch,
-    a_deadline_stops_endless_loops);
+cases!("pipeline": chosen_sizes_reach_every_thread_once, suggestions_are_as_launched,
+    the_largest_threadgroup_takes_constants_from_anywhere, a_fault_names_its_launch, the_trace_is_in_order,
+    a_deadline_stops_a_long_launch, a_deadline_stops_endless_loops);
 
 /// Each thread increments its element, and all other elements stay unchanged.
 fn chosen_sizes_reach_every_thread_once(device: &Device) -> CaseResult {

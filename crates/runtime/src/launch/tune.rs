@@ -169,7 +169,7 @@ impl Kernel {
 
     /// Finds a threadgroup size for launches over grids of about this size. Later launches over such grids use it if they specify none.
     ///
-    /// It measures each of up to ten sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 256, as many for all sizes. These are the sizes that
+    /// It measures each of up to ten sizes several times, in turns, and blocks until all launches have ended; a measurement of a short launch is one submission of up to 256, as many for all sizes but much slower ones. These are the sizes that
     /// the model expects to be fast; if all run in 0.2 s, those that are so in three measurements of each. A CPU compiles code for ten sizes, and for as many more as it does in three seconds. Arguments that the kernel may write have their contents back afterwards. A size is taken in place of
     /// 256 threads (512 with barriers; 32 x 8 in more than one dimension, even of a narrower grid) only if it is faster by more than 2 %, and in five sixths of the rounds of a second comparison. The result is kept in the user's cache, by kernel, the grid's size rounded up to powers of two, and device.
     ///
